@@ -13,6 +13,7 @@ from recognition import computed, searched
 from spellings import rules_over
 
 from xflow.blocks.find import find_blocks, find_spelled_out
+from xflow.blocks.rotations import rotation_at
 from xflow.core.registry import Operator
 from xflow.cost.estimate import EstimatedCost
 from xflow.onnx.imported import Imported
@@ -22,11 +23,11 @@ from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.search.backtrack import Explorer, Limits
 from xflow.search.constants import Constants
-from xflow.search.cutting import blocks_of, cut
+from xflow.search.cutting import blocks_of, cut, region_of
 from xflow.search.explorers import Exploration
 from xflow.search.policy import POLICY
 from xflow.search.region import Region
-from xflow.search.states import KnownWay, State, cheapest
+from xflow.search.states import KnownWay, State, cheapest, operators_in
 from xflow.search.ways import Ways
 
 CONCERNED = {
@@ -46,17 +47,28 @@ def rotated(name: str, *, parts: tuple[str, str] = HALVES, turned: str = "{n}3, 
 
 
 def model(
-    bodies: str, names: str, tables: str = TABLES, width: int = 16, half: int = 16
+    bodies: str,
+    names: str,
+    tables: str = TABLES,
+    *,
+    width: int = 16,
+    half: int = 16,
+    behind: str = "",
+    others: str = "",
 ) -> Imported:
-    """Rotations of heads by the cosines and sines of angles, for any batch and length."""
+    """Rotations of heads by the cosines and sines of angles, for any batch and length.
+
+    What is `behind` them, with `others` as inputs, leads to a single output `y`.
+    """
     inputs = ", ".join(f"float[b, 4, s, 32] {name}" for name in names)
-    outputs = ", ".join(f"float[b, 4, s, 32] {name}y" for name in names)
+    results = ["y"] if behind else [f"{name}y" for name in names]
+    outputs = ", ".join(f"float[b, 4, s, 32] {name}" for name in results)
     text = f"""<ir_version: 10, opset_import: ["" : 20]>
-    g ({inputs}, float[1, s, {width}] angles) => ({outputs})
+    g ({inputs}, {others}float[1, s, {width}] angles) => ({outputs})
     <int64[1] i0 = {{0}}, int64[1] half = {{{half}}}, int64[1] end = {{9223372036854775807}},
-     int64[1] last = {{3}}, int64[1] one = {{1}}> {{
+     int64[1] last = {{3}}, int64[1] one = {{1}}, float part = {{0.5}}> {{
         {tables} c = Cos(e) d = Sin(e) cos = Unsqueeze(c, one) sin = Unsqueeze(d, one)
-        {bodies} }}"""
+        {bodies} {behind} }}"""
     return import_model(ir.from_proto(onnx.parser.parse_model(text)))
 
 
@@ -129,6 +141,44 @@ def test_the_way_of_one_rotation_by_itself_leads_all_rotations_of_a_region() -> 
     best = cheapest(explored(region, nothing, ways.of_blocks))
     assert computed(best.graph)["RotaryEmbedding"] == 2
     assert best.trail is not None
+
+
+def test_what_is_found_for_another_block_adds_to_that_whose_way_is_known() -> None:
+    """The way to an operator takes several steps that gain nothing, also beside a rotation."""
+    attention = """k1 = Transpose<perm = [0, 1, 3, 2]>(k) q1 = Mul(xy, part) k2 = Mul(k1, part)
+        a1 = MatMul(q1, k2) a2 = Add(a1, mask) a3 = Softmax<axis = -1>(a2) y = MatMul(a3, v)"""
+    others = "float[b, 4, t, 32] k, float[b, 4, t, 32] v, float[s, t] mask, "
+    source = model(rotated("x"), "x", behind=attention, others=others)
+    constants = Constants(source.constants)
+    nodes = [
+        node for node in source.graph.nodes if isinstance(node.op, Operator) and not node.constant
+    ]
+    region = region_of(source.graph, nodes, constants, None, constants.contexts(source.graph))
+    blocks = blocks_of(source.graph, [region], constants)
+    rotation = next(block for block in blocks if computed(block.graph)["Neg"])
+    concerned = {"MatMul", "Softmax", "Attention", "Transpose", "Scalar"}
+    index = index_of(tuple(rules_over(*CONCERNED, *concerned)))
+
+    def explored(whole: Region, limits: Limits, ways: Sequence[KnownWay] = ()) -> State:
+        lookup = constants.of(whole)
+        explorer = Explorer(index, EstimatedCost().estimate, lookup, limits, of_blocks=ways)
+        return cheapest(explorer.explore(whole.graph, keep=6))
+
+    way = KnownWay(operators_in(rotation.graph.nodes), explored(rotation, Limits()).path)
+    found = computed(explored(region, Limits(expansions=4), [way]).graph)
+    assert (found["RotaryEmbedding"], found["Attention"]) == (1, 1)
+
+
+def test_no_region_has_a_part_of_a_rotation() -> None:
+    """Nor where there are more rotations by one table than a region can hold."""
+    names = "xzuvwqrp"
+    source = model(" ".join(map(rotated, names)), names)
+    regions = [region.nodes for region in cut(source.graph, Constants(source.constants))]
+    rotations = [found for found in map(rotation_at, source.graph.nodes) if found is not None]
+    assert len(rotations) == len(names)
+    for rotation in rotations:
+        readers = source.graph.users[rotation.source]
+        assert sum(not region.isdisjoint(readers) for region in regions) == 1
 
 
 def test_a_block_whose_search_was_cut_short_is_searched_again() -> None:

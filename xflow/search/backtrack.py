@@ -152,10 +152,11 @@ class Explorer:
         queue = _Queue(self.random)
         seen = {self.steps.key(graph)}
         found = {root.signature: root}
-        starts = [root, *self._blocks(root)]
+        built = [] if doubted else [*self._built(root, limits)]
+        starts = [root, *self._blocks(root, built)]
         if not doubted:
             starts += self._retraced(root, limits)
-            starts += self._built(root, limits)
+            starts += built
         for start in (*starts, *self._sweeps(root, limits, doubted)):
             queue.push(start)
             seen.add(self.steps.key(start.graph))
@@ -218,14 +219,19 @@ class Explorer:
                 queue.push(state)
         return found, False
 
-    def _blocks(self, root: State) -> Iterator[State]:
-        """The given state once for each block that is spelled out, for paths that begin there.
+    def _blocks(self, root: State, built: Sequence[State]) -> Iterator[State]:
+        """States for paths that begin at a block that is spelled out, one for each.
 
         A block becomes a kernel after several steps that gain nothing; what gains a little
-        elsewhere, in all combinations, would come before them.
+        elsewhere, in all combinations, would come before them. They begin in the given state, and
+        once more where others have been `built`: what is found for one adds to these.
         """
-        for number, block in enumerate(self.blocks, 1):
-            yield replace(root, focus=block, depth=1, lane=number)
+        starts = [(root, block) for block in self.blocks]
+        for last in built[-1:]:
+            left = find_spelled_out(last.graph, self.constants, self.opset)
+            starts += [(last, block) for block in left]
+        for number, (state, block) in enumerate(starts, 1):
+            yield replace(state, focus=block, depth=1, lane=number)
 
     def _retraced(self, root: State, limits: Limits) -> Iterator[State]:
         """The cheapest state on each of the `ways`, as far as there are such steps here.

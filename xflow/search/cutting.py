@@ -29,7 +29,9 @@ def cut(
     """
     regions: list[Region] = []
     sensitive = constants.contexts(graph)
-    larger = find_spelled_out(graph, constants.lookup)
+    blocks = find_spelled_out(graph, constants.lookup)
+    # All layers read the tables of a rotation, of which most regions cannot hold both.
+    larger = [*dict.fromkeys((*blocks, *map(_without_tables, blocks)))]
     kernels = larger + ([] if layouts is None else [*layouts.fused(graph)]) + [*_parted(graph)]
     for nodes in levels_of(graph, late=not shifted):
         for component in components_of(nodes):
@@ -58,12 +60,18 @@ def blocks_of(
     place = {node: number for number, node in enumerate(graph.nodes)}
     wholes = [region.nodes for region in regions]
     for block in find_spelled_out(graph, constants.lookup, opset):
-        tables = (each.repeated for each in map(rotation_at, block) if each is not None)
-        own = block.difference(*tables)
+        own = _without_tables(block)
         if any(own < whole for whole in wholes):
             members = sorted(own, key=place.__getitem__)
             found.append(region_of(graph, members, constants, layouts, sensitive))
     return found
+
+
+def _without_tables(block: frozenset[Node]) -> frozenset[Node]:
+    """A block without what repeats the angles of its rotations, if there are any."""
+    return block.difference(
+        *(each.repeated for each in map(rotation_at, block) if each is not None)
+    )
 
 
 def _parted(graph: Graph) -> Iterable[frozenset[Node]]:
