@@ -6,8 +6,10 @@ stages at once: `prefill` reads a prompt and has an empty past, `decode` reads o
 long past.  Some read what an encoder made, too, which is random here.  Input and output are timed
 in turns in one process, see `judge`; inputs and outputs stay in the runtime's own memory, so that
 no copy of a cache is timed.  Then both generate tokens of the largest logit from the same random
-prompts, each with its own caches.  With `--peers`, what other tools make of the input is timed
-beside them; the table has the fastest of those that give the same logits.
+prompts, each with its own caches.  Blocks that are one operator are counted before and after,
+among them the caches that one operator makes out of the past as it is given.  With `--peers`, what
+other tools make of the input is timed beside them; the table has the fastest of those that give the
+same logits.
 
     python decoders.py [MODEL ...] [--threads N] [--budget S] [--seconds S] [--prompt N]
                        [--past N] [--encoded N] [--prompts N] [--tokens N] [--peers] [--out FILE]
@@ -33,7 +35,7 @@ from xflow.feeds.inputs import Shapes
 FOLDER = Path(__file__).resolve().parent / "decoders"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.onnx")))
 STAGES = ("prefill", "decode")
-PAST, MASK = "past_key_values.", "attention_mask"
+PAST, PRESENT, MASK = "past_key_values.", "present.", "attention_mask"
 
 
 def shapes_of(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
@@ -144,6 +146,17 @@ def recognised(report: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:
     return found
 
 
+def updated(model: onnx.ModelProto) -> tuple[int, int]:
+    """How many caches one operator makes out of the past as it is given, and all of them."""
+    made = {name: node for node in model.graph.node for name in node.output}
+    pairs = [
+        (item.name, item.name.replace(PAST, PRESENT))
+        for item in model.graph.input
+        if item.name.startswith(PAST)
+    ]
+    return sum(new in made and old in made[new].input for old, new in pairs), len(pairs)
+
+
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return what came of one decoder, as plain data."""
     with tempfile.TemporaryDirectory(prefix="xflow-decoders-") as made:
@@ -155,6 +168,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
             return {"model": name, "fault": f"{attempt.fault}: {attempt.wrong}"}
         found: dict[str, Any] = {"model": name, "fault": "", "seconds": attempt.seconds}
         found["blocks"] = recognised(json.loads(report.read_text()))
+        (was, total), (now, _) = (updated(onnx.load(path)) for path in (before, after))
+        found["blocks"]["cache"] = was, now, total
         peers: dict[str, Path] = {}
         if options.peers:
             peers, found["failed"] = made_by_peers(before, Path(made), options)
@@ -210,7 +225,7 @@ def row(found: Mapping[str, Any], prompts: int) -> str:
     cells = [str(found["model"])]
     for stage in STAGES:
         cells += [told(found[stage]), best_peer(found, stage)]
-    kinds = ("attention", "rotation", "normalization", "activation")
+    kinds = ("attention", "cache", "rotation", "normalization", "activation")
     blocks = [found["blocks"].get(kind, (0, 0, 0)) for kind in kinds]
     cells.append(", ".join(f"{before} > {after} of {total}" for before, after, total in blocks))
     cells += [f"{found['differ']} of {prompts}", f"{found['error']:.1g}"]
@@ -236,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.set_defaults(provider="cpu")
     options = parser.parse_args(arguments)
     timed = [title for stage in STAGES for title in (stage, "best peer")]
-    blocks = "attention, rotation, normalization, activation"
+    blocks = "attention, cache, rotation, normalization, activation"
     heads = (*timed, blocks, "prompts that differ", "caches")
     print(f"| model | {' | '.join(heads)} |")
     print(f"|---|{'---|' * len(heads)}", flush=True)
