@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from graphs import assert_same, call, tensor, weights
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from noting import Noting
 
@@ -637,6 +637,7 @@ def test_no_cut_goes_through_what_the_runtime_computes_by_one_kernel() -> None:
             assert sum(not kernel.isdisjoint(region.nodes) for region in regions) == 1
 
 
+@settings(deadline=None)
 @given(
     before=st.integers(1, 50),
     apart=st.integers(0, 30),
