@@ -14,6 +14,7 @@ from functools import cached_property, reduce
 from typing import Any, Protocol
 
 from xflow.core.constraint import Constraint, at_least, in_range
+from xflow.core.hash_once import hash_once
 from xflow.core.size import OpaqueInteger, Size, atom_size, opaque_integers, replace_opaque, symbol
 from xflow.core.spec import (
     Bottom,
@@ -49,6 +50,7 @@ from xflow.verifier.algebra.terms import (
 )
 
 
+@hash_once
 @dataclass(frozen=True)
 class Sign(OpaqueInteger):
     """The sign of a real number: 1, 0 or -1. Make it with `sign_of`."""

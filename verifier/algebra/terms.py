@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from xflow.core.constraint import Constraint
+from xflow.core.hash_once import hash_once
 from xflow.core.size import Expr, Lookup, Size, free_symbols, opaque_integers, substitute, symbol
 from xflow.core.spec import Element, fresh_name
 
@@ -23,6 +24,7 @@ class TooLargeError(Exception):
     """The normal form has too many terms; the verdict is `Unknown`."""
 
 
+@hash_once
 @dataclass(frozen=True)
 class SizeAtom:
     """A size symbol or quotient as a real number."""
@@ -34,6 +36,7 @@ class SizeAtom:
         return f"({self.size})"
 
 
+@hash_once
 @dataclass(frozen=True)
 class Function:
     """A real function of normal forms, not interpreted further."""
@@ -46,6 +49,7 @@ class Function:
         return f"{self.name}({', '.join(arg.key for arg in self.args)})"
 
 
+@hash_once
 @dataclass(frozen=True)
 class Group:
     """A sum as a factor; occurs with negative exponents only."""
@@ -57,6 +61,7 @@ class Group:
         return f"({self.body.key})"
 
 
+@hash_once
 @dataclass(frozen=True)
 class Option:
     """One of the values that a maximum ranges over: `body` for all `variables` with `guards`."""
@@ -71,6 +76,7 @@ class Option:
         return f"{' '.join(self.variables)} [{guards}] {self.body.key}"
 
 
+@hash_once
 @dataclass(frozen=True)
 class Maximum:
     """The maximum of all options; there is at least one wherever it is read."""
@@ -88,11 +94,10 @@ Powers: TypeAlias = tuple[tuple[Base, int], ...]
 
 def base_key(base: Base) -> str:
     """A text that identifies `base`."""
-    if isinstance(base, Element):
-        return f"{base.tensor}[{', '.join(map(str, base.index))}]"
     return base.key
 
 
+@hash_once
 @dataclass(frozen=True)
 class Term:
     """``coefficient * sum over variables of [guards] * product of powers``."""
@@ -113,10 +118,24 @@ class Term:
         head = f"sum {' '.join(self.variables)} " if self.variables else ""
         return f"{head}[{guards}] {body}" if guards else f"{head}{body}"
 
+    def times(self, factor: Fraction) -> Term:
+        """The same with its coefficient times `factor`."""
+        return self.with_coefficient(self.coefficient * factor)
+
+    def with_coefficient(self, coefficient: Fraction) -> Term:
+        """The same with another coefficient; the texts that are known of it are kept."""
+        if coefficient == self.coefficient:
+            return self
+        made = Term(coefficient, self.variables, self.guards, self.powers)
+        if "key" in self.__dict__:
+            made.__dict__["key"] = self.key
+        return made
+
     def __str__(self) -> str:
         return f"{self.coefficient} {self.key}"
 
 
+@hash_once
 @dataclass(frozen=True)
 class Normal:
     """A sum of terms, sorted, equal ones collected."""
@@ -149,19 +168,20 @@ def make_term(
 
 def make_normal(terms: Iterable[Term]) -> Normal:
     """Collect equal terms and sort; terms with a decided false guard vanish."""
-    total: dict[Term, Fraction] = {}
+    total: dict[tuple[tuple[str, ...], Guards, Powers], tuple[Term, Fraction]] = {}
     for term in terms:
         if any(guard.decided is False for guard in term.guards):
             continue
-        unit = Term(Fraction(1), term.variables, term.guards, term.powers)
-        total[unit] = total.get(unit, Fraction(0)) + term.coefficient
-    kept = [Term(c, t.variables, t.guards, t.powers) for t, c in total.items() if c]
+        body = term.variables, term.guards, term.powers
+        first, sum_ = total.get(body, (term, Fraction(0)))
+        total[body] = first, sum_ + term.coefficient
+    kept = [first.with_coefficient(c) for first, c in total.values() if c]
     return Normal(tuple(sorted(kept, key=lambda term: term.key)))
 
 
 def scale(terms: Iterable[Term], factor: Fraction) -> list[Term]:
     """Every coefficient times `factor`."""
-    return [Term(t.coefficient * factor, t.variables, t.guards, t.powers) for t in terms]
+    return [term.times(factor) for term in terms]
 
 
 def multiply(left: Term, right: Term) -> Term:

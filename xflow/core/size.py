@@ -13,11 +13,12 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, total_ordering
+from functools import cached_property, lru_cache, total_ordering
 from typing import Any, TypeAlias, Union
 
 from xflow.core.errors import ShapeError, SizeError
 from xflow.core.expressions import DIGITS
+from xflow.core.hash_once import hash_once
 
 Size: TypeAlias = Union[int, "Expr"]
 
@@ -50,7 +51,7 @@ class Symbol:
     def __hash__(self) -> int:
         return hash(self.name)
 
-    @cached_property
+    @property
     def key(self) -> str:
         return self.name
 
@@ -62,6 +63,7 @@ INDEX = re.compile(r"_?i\d+|_k\d+")
 """Symbols of indices: those that analyses give names to, and those that specifications bind."""
 
 
+@hash_once
 @dataclass(frozen=True)
 class Quotient:
     """The floor of ``numerator / denominator`` where it does not simplify."""
@@ -105,6 +107,7 @@ class OpaqueInteger:
         return self.key
 
 
+@hash_once
 @dataclass(frozen=True)
 class Lookup(OpaqueInteger):
     """The element of an integer or Boolean `tensor` at `index`: printed ``tensor[index]``.
@@ -149,13 +152,14 @@ def _monomial_key(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
 class Expr:
     """A polynomial with integer coefficients that contains at least one symbol."""
 
-    __slots__ = ("_hash", "_key", "terms")
+    __slots__ = ("_hash", "_key", "_symbols", "terms")
     terms: tuple[tuple[Monomial, int], ...]
 
     def __init__(self, terms: tuple[tuple[Monomial, int], ...]):
         self.terms = terms
         self._hash = hash(terms)
         self._key: str | None = None
+        self._symbols: frozenset[str] | None = None
 
     def __reduce__(self) -> tuple[type[Expr], tuple[tuple[tuple[Monomial, int], ...]]]:
         """Made anew where it is read: in another process, texts have other hashes."""
@@ -168,6 +172,15 @@ class Expr:
         if self is other:
             return True
         return isinstance(other, Expr) and self._hash == other._hash and self.terms == other.terms
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The names of all symbols, those inside quotients and opaque integers included."""
+        if self._symbols is None:
+            self._symbols = frozenset[str]().union(
+                *(symbols_of_atom(atom) for monomial, _ in self.terms for atom in monomial)
+            )
+        return self._symbols
 
     def __lt__(self, other: Expr) -> bool:
         return str(self) < str(other)
@@ -280,6 +293,7 @@ def _make(total: Mapping[Monomial, int]) -> Size:
     return Expr(tuple(sorted(kept.items(), key=lambda term: _monomial_key(term[0]))))
 
 
+@lru_cache(maxsize=4096)
 def symbol(name: str) -> Expr:
     """The symbol `name` as an expression."""
     return Expr((((Symbol(name),), 1),))
@@ -392,16 +406,16 @@ def _divide_monomial(monomial: Monomial, divisor: Monomial) -> Monomial | None:
 
 def free_symbols(size: Size) -> frozenset[str]:
     """The names of all symbols of `size`, those inside quotients and opaque integers included."""
-    names: set[str] = set()
-    for monomial, _ in _terms(size):
-        for atom in monomial:
-            if isinstance(atom, Symbol):
-                names.add(atom.name)
-            elif isinstance(atom, OpaqueInteger):
-                names |= atom.symbols
-            else:
-                names |= free_symbols(atom.numerator) | free_symbols(atom.denominator)
-    return frozenset(names)
+    return size.symbols if isinstance(size, Expr) else frozenset()
+
+
+def symbols_of_atom(atom: Atom) -> frozenset[str]:
+    """The names of all symbols of an atom."""
+    if isinstance(atom, Symbol):
+        return frozenset((atom.name,))
+    if isinstance(atom, OpaqueInteger):
+        return atom.symbols
+    return free_symbols(atom.numerator) | free_symbols(atom.denominator)
 
 
 def substitute(size: Size, values: Mapping[str, Size]) -> Size:
@@ -409,14 +423,15 @@ def substitute(size: Size, values: Mapping[str, Size]) -> Size:
 
     Raises ZeroDivisionError where a denominator becomes 0.
     """
-    if isinstance(size, int) or not values:
+    if isinstance(size, int) or size.symbols.isdisjoint(values):
         return size
     total: Size = 0
     for monomial, coefficient in size.terms:
         product: Size = coefficient
         for atom in monomial:
             if isinstance(atom, Symbol):
-                product = product * values.get(atom.name, _single(atom))
+                value = values.get(atom.name)
+                product = product * (_single(atom) if value is None else value)
             elif isinstance(atom, OpaqueInteger):
                 product = product * atom.substitute(values)
             else:
@@ -527,7 +542,7 @@ def factor_of(size: Size, name: str) -> tuple[Size, Size] | None:
         others = list(monomial)
         if atom in others:
             others.remove(atom)
-        if any(name in free_symbols(_single(other)) for other in others):
+        if any(name in symbols_of_atom(other) for other in others):
             return None
         (rest if len(others) == len(monomial) else factor)[tuple(others)] = coefficient
     return _make(factor), _make(rest)

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 
 from xflow.core.constraint import Constraint, Relation, at_least, equal
 from xflow.core.errors import ShapeError
+from xflow.core.hash_once import hash_once
 from xflow.core.size import (
     Expr,
     OpaqueInteger,
@@ -77,6 +78,7 @@ class Literal(Scalar):
     value: Fraction
 
 
+@hash_once
 @dataclass(frozen=True)
 class OfSize(Scalar):
     """An integer expression over sizes and indices, as a real number."""
@@ -84,6 +86,7 @@ class OfSize(Scalar):
     size: Expr
 
 
+@hash_once
 @dataclass(frozen=True)
 class Element(Scalar):
     """The element of `tensor` at `index`, which lies in bounds wherever it is read."""
@@ -91,7 +94,13 @@ class Element(Scalar):
     tensor: str
     index: Index
 
+    @cached_property
+    def key(self) -> str:
+        """A text that identifies it."""
+        return f"{self.tensor}[{', '.join(map(str, self.index))}]"
 
+
+@hash_once
 @dataclass(frozen=True)
 class Plus(Scalar):
     """The sum of its arguments."""
@@ -99,6 +108,7 @@ class Plus(Scalar):
     args: tuple[Scalar, ...]
 
 
+@hash_once
 @dataclass(frozen=True)
 class Times(Scalar):
     """The product of its arguments."""
@@ -106,6 +116,7 @@ class Times(Scalar):
     args: tuple[Scalar, ...]
 
 
+@hash_once
 @dataclass(frozen=True)
 class SumOver(Scalar):
     """The sum of `body` for ``0 <= variable < extent``; 0 over an empty range."""
@@ -115,6 +126,7 @@ class SumOver(Scalar):
     body: Scalar
 
 
+@hash_once
 @dataclass(frozen=True)
 class ProductOver(Scalar):
     """The product of `body` for ``0 <= variable < extent``; 1 over an empty range."""
@@ -124,6 +136,7 @@ class ProductOver(Scalar):
     body: Scalar
 
 
+@hash_once
 @dataclass(frozen=True)
 class MaxOver(Scalar):
     """The maximum of `body` for ``0 <= variable < extent``; `Bottom` over an empty range."""
@@ -138,6 +151,7 @@ class Bottom(Scalar):
     """The least element, neutral under maximum; an operator's output is never this."""
 
 
+@hash_once
 @dataclass(frozen=True)
 class If(Scalar):
     """`then` where all of `conditions` hold, otherwise `other`."""
@@ -147,6 +161,7 @@ class If(Scalar):
     other: Scalar
 
 
+@hash_once
 @dataclass(frozen=True)
 class Call(Scalar):
     """A real function of real arguments; see FUNCTIONS for the names."""
@@ -266,6 +281,7 @@ def where(conditions: tuple[Constraint, ...], then: ScalarLike, other: ScalarLik
     return If(tuple(open_conditions), scalar(then), scalar(other))
 
 
+@hash_once
 @dataclass(frozen=True)
 class Order(OpaqueInteger):
     """How two real numbers compare: 1 if `left` is greater than `right`, 0 if equal, else -1."""
