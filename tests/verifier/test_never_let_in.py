@@ -134,6 +134,16 @@ def solver_steps(limit: int) -> Callable[[pytest.MonkeyPatch], None]:
     return patch
 
 
+def formulas(error: Exception) -> Callable[[pytest.MonkeyPatch], None]:
+    """Nothing can be asserted in a solver, by either way to do so."""
+
+    def patch(patcher: pytest.MonkeyPatch) -> None:
+        patcher.setattr(z3.Solver, "add", failing(error))
+        patcher.setattr(z3, "Z3_solver_assert", failing(error))
+
+    return patch
+
+
 BROKEN = z3.Z3Exception("broken")
 FAILURES = {
     "the solver says unknown": attribute(z3.Solver, "check", answering(z3.unknown)),
@@ -142,7 +152,7 @@ FAILURES = {
     "the solver says a word": attribute(z3.Solver, "check", answering("unsat")),
     "the solver says True": attribute(z3.Solver, "check", answering(True)),
     "the solver raises": attribute(z3.Solver, "check", failing(BROKEN)),
-    "the solver takes no formula": attribute(z3.Solver, "add", failing(BROKEN)),
+    "the solver takes no formula": formulas(BROKEN),
     "the solver cannot be made": attribute(z3, "Solver", failing(BROKEN)),
     "the solver has no context": attribute(z3, "Context", failing(BROKEN)),
     "the solver is out of memory": attribute(z3.Solver, "check", failing(MemoryError())),

@@ -441,7 +441,7 @@ def test_an_exhausted_limit_is_no_confirmation(
 ) -> None:
     rule, certificate = proofs("convolutions-of-different-kernels-added")
     assert isinstance(recheck_rule(rule, certificate, cases=2), Confirmed)
-    monkeypatch.setattr(Questions.__init__, "__defaults__", ((1, 1, 1), {}, {}))
+    monkeypatch.setattr(Questions.__init__, "__defaults__", ((1, 1, 1), {}, {}, None))
     assert not Questions([]).contradictory([at_least(n * n * m, 3), less(m, 1), at_least(n, 5)])
     assert not isinstance(recheck_rule(rule, certificate, cases=2), Confirmed)
 

@@ -21,6 +21,7 @@ from typing import Self
 
 import z3
 
+from xflow.core.assignments import Assignment, Assignments
 from xflow.core.constraint import Constraint, Relation, at_least
 from xflow.core.size import (
     Atom,
@@ -77,6 +78,8 @@ class Arithmetic:
     """
 
     obligations: list[dict[str, object]] = field(default_factory=list)
+    satisfying: Assignments = field(default_factory=Assignments)
+    """Integers that satisfied conditions before: true of these whatever is assumed."""
 
     def __post_init__(self) -> None:
         self._forget()
@@ -149,8 +152,9 @@ class Arithmetic:
         rest = tuple(c for c, value in decided if value is None)
         key = (effort, tuple(self._assumed), rest)
         if key not in self._memo:
-            formulas = [self._assumption(), *map(self._formula, rest)]
-            self._memo[key] = self._unsat(formulas, effort)
+            self._memo[key] = not self.satisfying.satisfy(rest, self._assumed) and self._unsat(
+                [self._assumption(), *map(self._formula, rest)], effort, rest
+            )
         return self._memo[key]
 
     def implied(
@@ -208,7 +212,10 @@ class Arithmetic:
         ]
         return self._unsat([*formulas, z3.Not(z3.Or(options or [false]))], Effort.NONLINEAR)
 
-    def _unsat(self, formulas: list[z3.BoolRef], effort: Effort) -> bool:
+    def _unsat(
+        self, formulas: list[z3.BoolRef], effort: Effort, rest: Guards | None = None
+    ) -> bool:
+        """Whether `formulas` contradict each other: the assumptions, and `rest` if given."""
         for level, solver in enumerate(self._solvers[: effort.value]):
             if level and not self._products:
                 return False  # no products: further efforts would ask the same
@@ -219,15 +226,29 @@ class Arithmetic:
             self._add_facts(level)
             solver.push()
             try:
-                solver.add(*formulas)
-                if solver.check() == z3.unsat:
+                _add(solver, formulas)
+                answer = solver.check()
+                if answer == z3.unsat:
                     self._in_vain -= level == len(self._solvers) - 1
                     return True
+                if answer == z3.sat and rest is not None:
+                    found = self._assignment(solver.model())
+                    if self.satisfying.learn(found, rest, self._assumed):
+                        return False
             except z3.Z3Exception:
                 return False
             finally:
                 solver.pop()
         return False
+
+    def _assignment(self, model: z3.ModelRef) -> Assignment:
+        """What a model says of symbols and opaque integers."""
+        opaque = {name.decl().name(): atom for atom, name in self._opaque.items()}
+        found = {each.name(): model[each].as_long() for each in model if not each.arity()}
+        return Assignment(
+            {name: value for name, value in found.items() if name in self._names},
+            {opaque[name]: value for name, value in found.items() if name in opaque},
+        )
 
     def _add_facts(self, level: int) -> None:
         """Bring a solver up to date: facts are true of all integers and stay asserted."""
@@ -236,7 +257,7 @@ class Arithmetic:
         facts = [self._definitions, self._lemmas, self._product_definitions]
         for number, known in enumerate(facts[: level + 1]):
             done = self._asserted[level][number]
-            self._solvers[level].add(*known[done:])
+            _add(self._solvers[level], known[done:])
             self._asserted[level][number] = len(known)
 
     def _assumption(self) -> z3.BoolRef:
@@ -395,6 +416,12 @@ class Arithmetic:
                         z3.Implies(x == b, ax == product),
                     ]
                 self._multiples[atom].append((b, product))
+
+
+def _add(solver: z3.Solver, formulas: Iterable[z3.BoolRef]) -> None:
+    """`solver.add`, which spends as long on checks of its arguments as Z3 on an easy question."""
+    for formula in formulas:
+        z3.Z3_solver_assert(solver.ctx.ref(), solver.solver, formula.as_ast())
 
 
 def quotients(size: Size) -> list[Quotient]:

@@ -12,9 +12,10 @@ from fractions import Fraction
 from math import lcm
 from typing import Any
 
+from xflow.core.assignments import Assignment, Assignments
 from xflow.core.constraint import Constraint, at_least, equal
 from xflow.core.errors import MissingSolver
-from xflow.core.size import Symbol, symbol
+from xflow.core.size import OpaqueInteger, Quotient, Symbol, atoms, symbol
 from xflow.verifier.recheck.integers import NO_RANGES, Integers, Kind, Ranges
 from xflow.verifier.recheck.steps import NO_CODES, CodeRanges
 
@@ -48,6 +49,7 @@ class Questions:
         limits: tuple[int, int, int] = LIMITS,
         ranges: Ranges = NO_RANGES,
         codes: CodeRanges = NO_CODES,
+        satisfying: Assignments | None = None,
     ):
         require_solver()
         self.assumed = tuple(assumed)
@@ -59,6 +61,7 @@ class Questions:
         self._limits = dict(zip(Kind, limits, strict=True))
         self._made: dict[Kind, _Stage] = {}
         self._memo: dict[object, bool] = {}
+        self._satisfying = Assignments() if satisfying is None else satisfying
 
     def contradictory(self, conditions: Iterable[Constraint]) -> bool:
         """Whether `conditions` cannot all hold."""
@@ -104,15 +107,27 @@ class Questions:
         conditions = list(dict.fromkeys(path))
         key = (frozenset(conditions), tuple(weighted), zero)
         if key not in self._memo:
-            self._memo[key] = False
-            for stage in map(self._stage, Kind):
-                self.asked += 1
-                if stage.refutes(conditions, weighted, zero):
-                    self._memo[key] = True
-                    break
-                if not stage.has_products:
-                    break  # further kinds would ask the same
+            self._memo[key] = self._refuted(conditions, weighted, zero)
         return self._memo[key]
+
+    def _refuted(
+        self,
+        conditions: Sequence[Constraint],
+        weighted: list[tuple[int, tuple[Constraint, ...]]],
+        zero: bool,
+    ) -> bool:
+        whole = () if weighted else (*conditions, *self.assumed)
+        if whole and self._satisfying.satisfy(whole):
+            return False
+        for stage in map(self._stage, Kind):
+            self.asked += 1
+            if stage.refutes(conditions, weighted, zero, whole):
+                return True
+            if not stage.has_products:
+                return False  # further kinds would ask the same
+            if whole and stage.found is not None and self._satisfying.learn(stage.found, whole):
+                return False
+        return False
 
 
 class _Stage:
@@ -124,6 +139,8 @@ class _Stage:
         self._manager = manager
         self._integers = Integers(manager, kind, ranges)
         self._broken = False
+        self.found: Assignment | None = None
+        """What satisfied the last question, where products and quotients may be unknowns."""
         solver = cvc5.Solver(manager)
         solver.setOption("incremental", "true")
         solver.setOption("produce-models", "true")
@@ -144,8 +161,12 @@ class _Stage:
         conditions: Guards,
         weighted: Sequence[tuple[int, tuple[Constraint, ...]]],
         zero: bool,
+        unknowns_of: Guards = (),
     ) -> bool:
-        """Whether the conditions, and a weighted sum that is (not) 0, contradict each other."""
+        """Whether the conditions, and a weighted sum that is (not) 0, contradict each other.
+
+        If not, `found` tells what the unknowns of some conditions may be.
+        """
         kinds = cvc5.Kind
         try:
             known = len(self._integers.facts)
@@ -170,7 +191,7 @@ class _Stage:
                 self._solver.assertFormula(fact)
         except RuntimeError:  # what cvc5 raises
             return False
-        return self._answer(formulas)
+        return self._answer(formulas, unknowns_of)
 
     def model(self, names: Iterable[str], conditions: Guards) -> dict[str, int] | None:
         """Integers for `names` that satisfy the conditions according to the solver."""
@@ -192,20 +213,37 @@ class _Stage:
         self._broken = False
         return found
 
-    def _answer(self, formulas: Sequence[Any]) -> bool:
+    def _answer(self, formulas: Sequence[Any], unknowns_of: Guards) -> bool:
         if self._broken:
             return False
         self._broken = True  # until the assertions made here are popped
+        self.found = None
         try:
             self._solver.push()
             for formula in formulas:
                 self._solver.assertFormula(formula)
-            answer = bool(self._solver.checkSat().isUnsat())
+            result = self._solver.checkSat()
+            answer = bool(result.isUnsat())
+            if result.isSat() and unknowns_of:
+                self.found = self._assignment(unknowns_of)
             self._solver.pop()
         except RuntimeError:
             return False
         self._broken = False
         return answer
+
+    def _assignment(self, conditions: Guards) -> Assignment:
+        """What the solver's model says of the symbols and opaque integers in `conditions`."""
+        symbols: dict[str, int] = {}
+        opaque: dict[OpaqueInteger, int] = {}
+        for atom in {atom for c in conditions for atom in atoms(c.difference)}:
+            if not isinstance(atom, Quotient):
+                value = self._solver.getValue(self._integers.atom(atom)).getIntegerValue()
+                if isinstance(atom, Symbol):
+                    symbols[atom.name] = int(value)
+                else:
+                    opaque[atom] = int(value)
+        return Assignment(symbols, opaque)
 
 
 def find_integers(conditions: Guards, wanted: Mapping[str, int]) -> dict[str, int] | None:
