@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from xflow.core.assignments import Assignments
 from xflow.core.constraint import Constraint, at_least, equal, in_range
 from xflow.core.errors import ShapeError, XflowError
 from xflow.core.evaluation import read
@@ -219,6 +220,8 @@ class _Rank:
     facts: Mapping[str, str] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=dict)
     codes: CodeRanges = field(default_factory=dict)
+    satisfying: Assignments = field(default_factory=Assignments)
+    """What satisfied conditions so far."""
     _differences: dict[object, OtherBits | None] = field(default_factory=dict)
     _shown: dict[Sides, list[Shown]] = field(default_factory=dict)
 
@@ -257,7 +260,7 @@ class _Rank:
             raise DocumentError(f"{where}, the certificate does not have one part for each output")
         # A step that does not follow is reported only if no falsehood is found: that says more.
         least = 0 if self.data is None else min(self.cases, LEAST_CASES)
-        self.points += compare_at_random(instance, assumed, self.cases, least)
+        self.points += compare_at_random(instance, assumed, self.cases, least, self.satisfying)
         self._check_outputs(outputs, assumed, fixed)
         if loses_partial(instance.lhs):
             words = "the left side compares or hides what is not defined everywhere"
@@ -267,7 +270,7 @@ class _Rank:
 
     def _questions(self, assumed: Iterable[Constraint]) -> Questions:
         """Questions under assumptions, with what is known of elements of inputs."""
-        return Questions(assumed, ranges=self.ranges, codes=self.codes)
+        return Questions(assumed, ranges=self.ranges, codes=self.codes, satisfying=self.satisfying)
 
     def _check_outputs(
         self,

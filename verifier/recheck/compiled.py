@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from xflow.core.constraint import Constraint, Relation
-from xflow.core.size import OpaqueInteger, Quotient, Size, Symbol
+from xflow.core.size import OpaqueInteger, Quotient, Size, Symbol, symbol
 from xflow.core.spec import (
     FUNCTIONS,
     Bottom,
@@ -23,6 +23,9 @@ from xflow.core.spec import (
     Scalar,
     SumOver,
     Times,
+    bound_by_depth,
+    free_of_scalar,
+    substitute_scalar,
 )
 from xflow.verifier.recheck.forms import Unreplayable
 
@@ -35,19 +38,54 @@ def compiled(scalar: Scalar) -> Compiled:
     It raises IndexError for an access out of bounds and ZeroDivisionError, as `evaluate` does.
     Raises Unreplayable for kinds of scalars that are not known here.
     """
-    writer = _Writer()
+    try:
+        return _compiled(scalar, _Writer(shares=True))
+    except (MemoryError, RecursionError, SyntaxError):
+        pass  # it is nested less deeply without
+    try:
+        return _compiled(scalar, _Writer())
+    except (MemoryError, RecursionError, SyntaxError):
+        raise Unreplayable("an expression too deep to evaluate") from None
+
+
+def _compiled(scalar: Scalar, writer: _Writer) -> Compiled:
     body = writer.scalar(scalar)
     names = "".join(f", {name}" for name in writer.free.values())
+    function = eval(f"lambda _tensors, _at, _once{names}: {body}", dict(writer.constants))
+    needed = list(writer.free)
+
+    def run(tensors: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
+        values = (sizes[name] for name in needed)
+        return function(tensors, _accessor(tensors), _once(), *values)
+
+    return run
+
+
+def compiled_steps(scalar: Scalar) -> Callable[[Mapping[str, int]], int]:
+    """About how many elements are read to evaluate `scalar`, as a function of sizes.
+
+    The variable of a range is taken for 0 where another range depends on it. Raises Unreplayable.
+    """
+    writer = _Writer()
+    body = writer.steps(scalar)
+    names = ", ".join(writer.free.values())
     try:
-        function = eval(f"lambda _tensors, _at{names}: {body}", dict(writer.constants))
+        function = eval(f"lambda {names}: {body}", {"_count": _count})
     except (MemoryError, RecursionError, SyntaxError):
         raise Unreplayable("an expression too deep to evaluate") from None
     needed = list(writer.free)
 
-    def run(tensors: Mapping[str, Any], sizes: Mapping[str, int]) -> Any:
-        return function(tensors, _accessor(tensors), *(sizes[name] for name in needed))
+    def run(sizes: Mapping[str, int]) -> int:
+        return int(function(*(sizes[name] for name in needed)))
 
     return run
+
+
+def _count(extent: Callable[[], int]) -> int:
+    try:
+        return max(extent(), 0)
+    except ZeroDivisionError:
+        return 4
 
 
 def compiled_conditions(conditions: Iterable[Constraint]) -> Callable[[Mapping[str, int]], bool]:
@@ -77,14 +115,32 @@ def _accessor(tensors: Mapping[str, Any]) -> Callable[..., Any]:
     return at
 
 
+def _once() -> Callable[[Hashable, Callable[[], Any]], Any]:
+    """What is computed for a key, the first time anew."""
+    known: dict[Hashable, Any] = {}
+
+    def once(key: Hashable, compute: Callable[[], Any]) -> Any:
+        if key not in known:
+            known[key] = compute()
+        return known[key]
+
+    return once
+
+
 def _maximum(values: Any) -> Any:
     return max((value for value in values if value is not None), default=None)
 
 
 class _Writer:
-    """Writes Python; `free` gives the parameters, `constants` other names in it."""
+    """Writes Python; `free` gives the parameters, `constants` other names in it.
 
-    def __init__(self) -> None:
+    `shares`: sums, products and maxima over ranges are computed once for the same values of the
+    variables around them, also where they differ by the names of variables.
+    """
+
+    def __init__(self, *, shares: bool = False) -> None:
+        self._shares = shares
+        self._shared: dict[Scalar, int] = {}
         self.free: dict[str, str] = {}
         self.constants: dict[str, Any] = {
             "_sum": sum,
@@ -111,11 +167,14 @@ class _Writer:
             case Times(args):
                 return f"({' * '.join(map(self.scalar, args))})"
             case SumOver(variable, extent, body):
-                return f"_sum({self._each(variable, extent, body)}, start=_zero)"
+                each = self._each(variable, extent, body)
+                return self._computed_once(scalar, f"_sum({each}, start=_zero)")
             case ProductOver(variable, extent, body):
-                return f"_product({self._each(variable, extent, body)}, start=_one)"
+                each = self._each(variable, extent, body)
+                return self._computed_once(scalar, f"_product({each}, start=_one)")
             case MaxOver(variable, extent, body):
-                return f"_maximum({self._each(variable, extent, body)})"
+                each = self._each(variable, extent, body)
+                return self._computed_once(scalar, f"_maximum({each})")
             case Bottom():
                 return "None"
             case If(conditions, then, other):
@@ -124,6 +183,40 @@ class _Writer:
             case Call(function, args):
                 return f"{self._constant(FUNCTIONS[function])}({', '.join(map(self.scalar, args))})"
         raise Unreplayable(f"{type(scalar).__name__} has no replay")
+
+    def steps(self, scalar: Scalar) -> str:
+        """See `compiled_steps`."""
+        match scalar:
+            case Plus(args) | Times(args) | Call(_, args):
+                return self._total(args)
+            case SumOver(v, extent, body) | MaxOver(v, extent, body) | ProductOver(v, extent, body):
+                outer = dict(self._bound)
+                span = self._size(extent)
+                self._bound[v] = "0"
+                count = self.steps(body)
+                self._bound = outer
+                return f"(_count(lambda: {span}) * {count})"
+            case If(_, then, other):
+                return self._total((then, other))
+        return "1"
+
+    def _total(self, parts: Iterable[Scalar]) -> str:
+        texts = list(map(self.steps, parts))
+        many = [text for text in texts if not text.isdigit()]
+        number = sum(int(text) for text in texts if text.isdigit())
+        return f"({' + '.join([*many, str(number)])})" if many else str(number)
+
+    def _computed_once(self, scalar: Scalar, text: str) -> str:
+        """The text of a sum, product or maximum, computed once for each value of what it reads."""
+        if not self._shares:
+            return text
+        free = free_of_scalar(scalar)
+        around = [name for name in self._bound if name in free]
+        places = {name: symbol(f"_p{number}") for number, name in enumerate(around)}
+        plain = bound_by_depth(substitute_scalar(scalar, places))
+        key = self._shared.setdefault(plain, len(self._shared))
+        values = "".join(f", {self._bound[name]}" for name in around)
+        return f"_once(({key}{values},), lambda: {text})"
 
     def _constant(self, value: Any) -> str:
         name = f"_c{len(self.constants)}"

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from xflow.core.assignments import Assignment, Assignments
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.enclosure import UndecidedError, differ
-from xflow.core.errors import SizeError
 from xflow.core.evaluation import read
 from xflow.core.graph import walk
 from xflow.core.node import Leaf, Value
@@ -39,7 +39,12 @@ from xflow.core.spec import Call, If, Literal, MaxOver, Plus, ProductOver, Scala
 from xflow.core.value_conditions import EXACT_SUMS, Fact
 from xflow.rewriting.instance import Instance, attribute_symbols
 from xflow.verifier.recheck.comparisons import orders
-from xflow.verifier.recheck.compiled import Compiled, compiled, compiled_conditions
+from xflow.verifier.recheck.compiled import (
+    Compiled,
+    compiled,
+    compiled_conditions,
+    compiled_steps,
+)
 from xflow.verifier.recheck.defined import read_whole
 from xflow.verifier.recheck.exact import value_of
 from xflow.verifier.recheck.forms import Unreplayable
@@ -84,12 +89,14 @@ class _Output:
     scalars: tuple[Scalar, Scalar]
     run_left: Compiled
     run_right: Compiled
+    steps: tuple[Callable[[Sizes], int], ...]
 
     @classmethod
     def of(cls, number: int, left: Value, right: Value) -> _Output:
         index = _index(left)
         a, b = read(left, index), read(right, index)
-        return cls(number, left, right, (a, b), compiled(a), compiled(b))
+        steps = tuple(map(compiled_steps, (a, b)))
+        return cls(number, left, right, (a, b), compiled(a), compiled(b), steps)
 
     @cached_property
     def whole(self) -> tuple[Scalar, Scalar]:
@@ -103,10 +110,15 @@ def _index(value: Value) -> tuple[Size, ...]:
 
 
 def compare_at_random(
-    instance: Instance, assumed: Sequence[Constraint], cases: int, least: int
+    instance: Instance,
+    assumed: Sequence[Constraint],
+    cases: int,
+    least: int,
+    satisfying: Assignments,
 ) -> int:
     """Compare at `cases` assignments of sizes; returns the number of elements compared.
 
+    The assignments are put into `satisfying`.
     Raises DifferError, and Unreplayable where fewer than `least` assignments could be compared at.
     """
     rng = random.Random(f"{instance.lhs} {instance.rhs} {instance.rank}")
@@ -116,6 +128,7 @@ def compare_at_random(
     done = points = 0
     for sizes in assignments(instance, assumed, rng, TRIES * cases):
         few = _few(numbers, rng) if done % 2 else None
+        satisfying.learn(Assignment(sizes, {}), assumed)
         compared = sum(_compare(instance, output, sizes, rng, few) for output in outputs)
         done, points = done + bool(compared), points + compared
         if done == cases:
@@ -137,11 +150,12 @@ def agree_at_random(
     """
     rng = random.Random(f"{instance.lhs} {instance.rhs} {instance.rank} {extents}")
     first, second = map(compiled, scalars)
+    steps = tuple(map(compiled_steps, scalars))
     numbers = _literals(scalars)
     compared = 0
     for number, sizes in enumerate(assignments(instance, assumed, rng, TRIES * AGREEING)):
         shape = [evaluate(size, sizes) for size in extents]
-        if 0 in shape or max(_steps(scalar, sizes) for scalar in scalars) > MAX_STEPS:
+        if 0 in shape or max(count(sizes) for count in steps) > MAX_STEPS:
             continue
         tensors = _inputs(instance, sizes, rng, _few(numbers, rng) if number % 2 else None)
         if not all(_holds(fact, tensors) for fact in instance.facts if fact.name in tensors):
@@ -171,7 +185,7 @@ def _compare(
     few: Sequence[Fraction] | None,
 ) -> int:
     shape = [evaluate(size, sizes) for size in output.left.shape]
-    if 0 in shape or max(_steps(scalar, sizes) for scalar in output.scalars) > MAX_STEPS:
+    if 0 in shape or max(count(sizes) for count in output.steps) > MAX_STEPS:
         return 0
     tensors = _inputs(instance, sizes, rng, few)
     known = [fact for fact in instance.facts if fact.name in tensors]
@@ -340,22 +354,6 @@ def _code(drawn: Fraction, dtype: str, rng: random.Random) -> Fraction:
     if rng.random() < AT_ENDS:
         return Fraction(rng.choice((low, high)))
     return min(max(drawn, Fraction(low)), Fraction(high))
-
-
-def _steps(scalar: Scalar, sizes: Sizes) -> int:
-    """About how many elements are read to evaluate `scalar`."""
-    match scalar:
-        case Plus(args) | Times(args) | Call(_, args):
-            return sum(_steps(arg, sizes) for arg in args)
-        case SumOver(v, extent, body) | MaxOver(v, extent, body) | ProductOver(v, extent, body):
-            try:
-                count = evaluate(extent, sizes)
-            except (SizeError, ZeroDivisionError):
-                count = 4  # it depends on a bound variable
-            return max(count, 0) * _steps(body, {**sizes, v: 0})
-        case If(_, then, other):
-            return _steps(then, sizes) + _steps(other, sizes)
-    return 1
 
 
 def assignments(
