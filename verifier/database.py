@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from xflow.core.processes import process_pool
 from xflow.core.progress import CountProgress
@@ -18,9 +19,11 @@ from xflow.rewriting.text import parse_rules
 from xflow.verifier.proof.types import claims_too_much, types_of
 from xflow.verifier.prove import Proved, Refuted, prove
 from xflow.verifier.refutation.counterexample import Counterexample
-from xflow.verifier.refutation.refute import search_counterexample
+from xflow.verifier.refutation.refute import Survived, search_counterexample
 from xflow.verifier.refutation.shrink import shrink
 from xflow.verifier.rounding.measure import measure
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,24 +37,31 @@ class Failure:
         return f"{self.rule_name}: {self.verdict_text}"
 
 
-def refute_rule(rule: Rule) -> Failure | None:
-    """Look for a counterexample to `rule`, in every direction that it claims."""
+def refute_rule(rule: Rule) -> Failure | list[Survived]:
+    """Look for a counterexample to `rule`, in every direction that it claims.
+
+    More are tried than for a proof; returned is how many of those that a proof asks for there were.
+    """
+    survived = []
     for direction in rule.directions():
         found = search_counterexample(direction)
         if isinstance(found, Counterexample):
             return Failure(direction.name, str(Refuted(shrink(direction, found))))
-    return None
+        survived.append(Survived(found.at_first))
+    return survived
 
 
-def verify_rule(rule: Rule) -> Failure | None:
+def verify_rule(rule: Rule, survived: Sequence[Survived] | None = None) -> Failure | None:
     """Prove `rule` as it stands, in every direction that it claims; conditions are not inferred.
 
-    Its line `numerics`, if any, must be the result of a measurement.
+    Its line `numerics`, if any, must be the result of a measurement. `survived` is the result of
+    `refute_rule`; without it, every direction is sampled here.
     """
     if claims_too_much(rule):
         return Failure(rule.name, f"not shown for the types {rule.types}, but {types_of(rule)}")
-    for direction in rule.directions():
-        verdict = prove(direction, infer=False, both_ways=False)
+    for number, direction in enumerate(rule.directions()):
+        sampled = survived[number] if survived else None
+        verdict = prove(direction, infer=False, both_ways=False, survived=sampled)
         if not isinstance(verdict, Proved):
             return Failure(direction.name, str(verdict))
         if rule.exact is not None and verdict.exact not in (BITS, rule.exact):
@@ -65,9 +75,9 @@ def verify_rule(rule: Rule) -> Failure | None:
     return None
 
 
-def _of_text(test: Callable[[Rule], Failure | None], text: str) -> Failure | None:
+def _of_text(test: Callable[..., T], text: str, *given: object) -> T:
     (rule,) = parse_rules(text)
-    return test(rule)
+    return test(rule, *given)
 
 
 def verify_rules(
@@ -84,30 +94,33 @@ def verify_rules(
     """
     jobs = max(1, min(jobs or os.cpu_count() or 1, len(rules)))
     with executor(jobs) as pool:
-        return _run(pool, refute_rule, rules, progress) or _run(pool, verify_rule, rules, progress)
+        sampled = _run(pool, refute_rule, [(rule,) for rule in rules], progress)
+        failures = [each for each in sampled if isinstance(each, Failure)]
+        if failures:
+            return failures
+        proved = _run(pool, verify_rule, list(zip(rules, sampled, strict=True)), progress)
+        return [each for each in proved if each is not None]
 
 
 def _run(
     pool: Executor,
-    test: Callable[[Rule], Failure | None],
-    rules: Sequence[Rule],
+    test: Callable[..., T],
+    tasks: Sequence[tuple[Rule, *tuple[object, ...]]],
     progress: CountProgress | None,
-) -> list[Failure]:
-    """The failures of `test` among `rules`, in order."""
-    failures: list[Failure] = []
-    futures = [pool.submit(_of_text, test, str(rule)) for rule in rules]
-    for number, (rule, future) in enumerate(zip(rules, futures, strict=True)):
+) -> list[T | Failure]:
+    """The results of `test` for rules and what else it is given, in order."""
+    found: list[T | Failure] = []
+    futures = [pool.submit(_of_text, test, str(rule), *given) for rule, *given in tasks]
+    for number, ((rule, *_), future) in enumerate(zip(tasks, futures, strict=True)):
         try:
-            failure = future.result()
+            found.append(future.result())
         except BrokenProcessPool:
-            failure = Failure(rule.name, "not shown: a proof process died")
+            found.append(Failure(rule.name, "not shown: a proof process died"))
         except Exception as error:
-            failure = Failure(rule.name, f"not shown: {type(error).__name__}: {error}")
-        if failure:
-            failures.append(failure)
+            found.append(Failure(rule.name, f"not shown: {type(error).__name__}: {error}"))
         if progress:
-            progress(number + 1, len(rules))
-    return failures
+            progress(number + 1, len(tasks))
+    return found
 
 
 def verify_directory(

@@ -36,10 +36,9 @@ from xflow.verifier.proof.ranks import holds_at_any_rank
 from xflow.verifier.proof.types import computes_with_integers, types_of
 from xflow.verifier.refutation.counterexample import Counterexample
 from xflow.verifier.refutation.planted import search_planted
-from xflow.verifier.refutation.refute import Survived, search_counterexample
+from xflow.verifier.refutation.refute import CASES, Survived, search_counterexample
 
 MAX_CONDITIONS = 8
-CASES = 18
 MIN_CASES = 4
 PLANTED_CASES = 12
 """How often a proof is tried at each rank on inputs with elements that are no numbers."""
@@ -89,7 +88,12 @@ Verdict: TypeAlias = Proved | Refuted | Unknown
 
 
 def prove(
-    rule: Rule, *, infer: bool = True, both_ways: bool = True, weaken: bool = False
+    rule: Rule,
+    *,
+    infer: bool = True,
+    both_ways: bool = True,
+    weaken: bool = False,
+    survived: Survived | None = None,
 ) -> Verdict:
     """Prove `rule` at each of its ranks; with `infer`, find conditions that it lacks.
 
@@ -98,22 +102,25 @@ def prove(
     without which samples refute the rule.
 
     Every proof is cross-checked by evaluation at random small sizes, on numbers and on inputs of
-    which some elements are none. A crash of the solver, an exhausted limit and an unforeseen
-    failure, of whatever kind, are `Unknown`: never a proof.
+    which some elements are none; where the rule, as it stands, `survived` `CASES` of the former, it
+    is not asked again. A crash of the solver, an exhausted limit and an unforeseen failure, of
+    whatever kind, are `Unknown`: never a proof.
     """
     try:
-        return _verdict(rule, infer, both_ways, weaken)
+        return _verdict(rule, infer, both_ways, weaken, survived)
     except Exception as error:
         return Unknown(f"{type(error).__name__}: {error}")
 
 
-def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
+def _verdict(
+    rule: Rule, infer: bool, both_ways: bool, weaken: bool, survived: Survived | None
+) -> Verdict:
     if not rule.ranks:
         return Unknown("vacuous: the rule has no ranks")
     # What is proved as it stands or not at all is sampled first.
-    survived = None if infer or weaken else _sampled(rule)
-    if isinstance(survived, Refuted):
-        return survived
+    sampled = survived or (None if infer or weaken else _sampled(rule))
+    if isinstance(sampled, Refuted):
+        return sampled
     found: Proved | Unknown = _found(rule, infer, weaken=False, thorough=False)
     if isinstance(found, Unknown):
         # Samples refute most false rules in less time than a thorough search for a proof takes.
@@ -126,11 +133,11 @@ def _verdict(rule: Rule, infer: bool, both_ways: bool, weaken: bool) -> Verdict:
             return refuted or found
     if computes_with_integers(replace(rule, where=found.where)):
         return Unknown("it is shown for real numbers, and its inputs of integers wrap around")
-    if survived is None or found.where != rule.where:
-        survived = _sampled(replace(rule, where=found.where))
-        if isinstance(survived, Refuted):
-            return survived
-    if survived.cases < MIN_CASES * len(rule.ranks):
+    if sampled is None or found.where != rule.where:
+        sampled = _sampled(replace(rule, where=found.where))
+        if isinstance(sampled, Refuted):
+            return sampled
+    if sampled.cases < MIN_CASES * len(rule.ranks):
         return Unknown("vacuous: hardly any sizes satisfy the conditions")
     claimed = replace(rule, where=found.where, exact=found.exact, limits=found.limits)
     planted = search_planted(claimed, cases=PLANTED_CASES)

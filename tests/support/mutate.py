@@ -37,7 +37,7 @@ from xflow.verifier import prove as prover
 from xflow.verifier.prove import Proved, Unknown
 from xflow.verifier.refutation.counterexample import Counterexample
 from xflow.verifier.refutation.planted import search_planted
-from xflow.verifier.refutation.refute import Survived, search_counterexample
+from xflow.verifier.refutation.refute import CASES, Survived, search_counterexample
 
 CORPORA = tuple(
     path
@@ -331,7 +331,7 @@ def judge(mutant: Mutant, tell_proved: Callable[[], None] = lambda: None) -> Jud
     # The prover's cross-check, left out above, rejects rules with hardly any cases.
     least = prover.MIN_CASES * len(proved.ranks)
     if proved.where != rule.where:
-        found = search_counterexample(proved, cases=prover.CASES)
+        found = search_counterexample(proved, cases=CASES)
     if isinstance(found, Survived):
         if found.cases < least:
             return Judgement(mutant, Outcome.UNKNOWN, f"only {found.cases} cases satisfy {proved}")

@@ -19,11 +19,11 @@ from xflow.core.registry import Array
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
-from xflow.verifier.prove import CASES, Refuted, prove
+from xflow.verifier.prove import Refuted, prove
 from xflow.verifier.refutation import refute
 from xflow.verifier.refutation.boundaries import boundaries_of
 from xflow.verifier.refutation.counterexample import Counterexample
-from xflow.verifier.refutation.refute import Survived, search_counterexample
+from xflow.verifier.refutation.refute import CASES, Survived, search_counterexample
 from xflow.verifier.refutation.shrink import shrink
 
 BAD = parse_rules((CORPUS / "bad_boundaries.rules").read_text("utf-8"))

@@ -55,8 +55,8 @@ def test_their_wrong_look_alikes_are_refuted_and_never_proved(
     assert isinstance(prove(bad, infer=False, both_ways=False), Unknown)
 
 
-def proved(text: str, **options: bool) -> Proved:
-    verdict = prove(rule(text), both_ways=False, **options)
+def proved(text: str, *, infer: bool = True, weaken: bool = False) -> Proved:
+    verdict = prove(rule(text), both_ways=False, infer=infer, weaken=weaken)
     assert isinstance(verdict, Proved), str(verdict)
     return verdict
 

@@ -26,7 +26,7 @@ from xflow.verifier.preconditions import left_conditions
 from xflow.verifier.proof.defined import Domain, demands, read_unfolded
 from xflow.verifier.prove import Proved, Refuted, Unknown, prove
 from xflow.verifier.refutation.counterexample import Counterexample
-from xflow.verifier.refutation.refute import Survived, search_counterexample
+from xflow.verifier.refutation.refute import CASES, Survived, search_counterexample
 
 BAD = parse_rules((CORPUS / "bad.rules").read_text(), "bad.rules")
 GOOD = parse_rules((CORPUS / "good.rules").read_text(), "good.rules")
@@ -276,6 +276,31 @@ def test_a_proof_that_evaluation_contradicts_is_a_refutation(
 def test_a_proof_that_evaluation_cannot_reach_is_vacuous(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prover, "search_counterexample", lambda *_, **__: Survived(1))
     assert isinstance(prove(ASSOCIATIVITY, infer=False, both_ways=False), Unknown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "in x[n, m]\n  from Add(x, x)\n  to Mul(x, 2)",
+        "in x[n, m]\n  from Add(x, x)\n  to Mul(x, 2)\n  where n >= 4, m == 2*n, n <= 5",
+        "in x[n, m] y[m, n]\n  from Add(x, y)\n  to Add(y, x)\n  where n >= 1",
+        "in x[n]\n  from Add(x, x)\n  to Mul(x, 2)\n  where n <= 0",
+    ],
+)
+def test_the_first_of_many_samples_are_those_of_a_proof(text: str) -> None:
+    rule = one(f"rule v\n  {text}\n")
+    many, few = search_counterexample(rule), search_counterexample(rule, cases=CASES)
+    assert isinstance(many, Survived)
+    assert isinstance(few, Survived)
+    assert many.at_first == few.cases == few.at_first
+
+
+def test_samples_that_a_proof_is_given_count_as_its_own() -> None:
+    rule = one("rule v\n  in x[n, m] y[n, m]\n  from Add(x, y)\n  to Add(y, x)\n")
+    assert database.verify_rule(rule, [Survived(prover.MIN_CASES)]) is None
+    failure = database.verify_rule(rule, [Survived(prover.MIN_CASES - 1)])
+    assert failure is not None
+    assert "vacuous" in failure.verdict_text
 
 
 # Directories

@@ -232,7 +232,7 @@ class Arithmetic:
                     self._in_vain -= level == len(self._solvers) - 1
                     return True
                 if answer == z3.sat and rest is not None:
-                    found = self._assignment(solver.model())
+                    found = self._assignment(solver.model(), (*rest, *self._assumed))
                     if self.satisfying.learn(found, rest, self._assumed):
                         return False
             except z3.Z3Exception:
@@ -241,14 +241,19 @@ class Arithmetic:
                 solver.pop()
         return False
 
-    def _assignment(self, model: z3.ModelRef) -> Assignment:
-        """What a model says of symbols and opaque integers."""
-        opaque = {name.decl().name(): atom for atom, name in self._opaque.items()}
-        found = {each.name(): model[each].as_long() for each in model if not each.arity()}
-        return Assignment(
-            {name: value for name, value in found.items() if name in self._names},
-            {opaque[name]: value for name, value in found.items() if name in opaque},
-        )
+    def _assignment(self, model: z3.ModelRef, conditions: Guards) -> Assignment:
+        """What a model says of the symbols and opaque integers in `conditions`."""
+        symbols: dict[str, int] = {}
+        opaque: dict[OpaqueInteger, int] = {}
+        for atom in {atom for c in conditions for atom in atoms(c.difference)}:
+            value = None if isinstance(atom, Quotient) else model[self._atom(atom)]
+            if value is None:
+                continue  # it may be any integer, or is made of others
+            if isinstance(atom, Symbol):
+                symbols[atom.name] = value.as_long()
+            elif isinstance(atom, OpaqueInteger):
+                opaque[atom] = value.as_long()
+        return Assignment(symbols, opaque)
 
     def _add_facts(self, level: int) -> None:
         """Bring a solver up to date: facts are true of all integers and stay asserted."""

@@ -12,6 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -55,24 +56,30 @@ ENDS = 0.25
 MAX_ELEMENTS = 20_000
 
 
+CASES = 18
+"""How many cases a proof is compared with at each rank."""
+
+
 @dataclass(frozen=True)
 class Survived:
     """No counterexample in `cases` cases that satisfied everything the left side needs."""
 
     cases: int
+    at_first: int = 0
+    """How many there are if `CASES` are asked for at each rank: the first of the same ones."""
 
 
 def search_counterexample(
     rule: Rule, *, cases: int = 32, seed: int = 0
 ) -> Counterexample | Survived:
     """Evaluate both sides of `rule` at `cases` random sizes for each rank."""
-    done = 0
+    done = first = 0
     for instance in rule.instances():
         result = _search(instance, f"{seed} {rule.lhs} {rule.rhs} {instance.rank}", cases)
         if isinstance(result, Counterexample):
             return result
-        done += result.cases
-    return Survived(done)
+        done, first = done + result.cases, first + result.at_first
+    return Survived(done, first)
 
 
 def _search(instance: Instance, seed: str, cases: int) -> Counterexample | Survived:
@@ -84,7 +91,7 @@ def _search(instance: Instance, seed: str, cases: int) -> Counterexample | Survi
     boundaries = boundaries_of(instance)
     draws = BoundaryDraws(instance, boundaries, real_numbers(instance)) if boundaries else None
     jumps = any(boundary.jumps for boundary in boundaries)
-    done = 0
+    done = first = 0
     for number in range(3 * cases):  # a draw without elements to compare does not count
         sizes = sampler.draw() if done < cases else None
         if sizes is None:
@@ -101,7 +108,9 @@ def _search(instance: Instance, seed: str, cases: int) -> Counterexample | Survi
             else:
                 compared = 1
         done += compared
-    return Survived(done)
+        if number < 3 * CASES:
+            first = min(done, CASES)
+    return Survived(done, first)
 
 
 def is_beyond_rounding(instance: Instance, sizes: Mapping[str, int], found: Counterexample) -> bool:
@@ -538,7 +547,18 @@ def concretize(
     shapes: Mapping[str, Shape],
 ) -> list[Value]:
     """Values with all symbols replaced by numbers. Raises ShapeError, ZeroDivisionError."""
+    given = (tuple(mapping.items()) for mapping in (sizes, reals, shapes))
+    return _concretized(tuple(values), *given)
 
+
+@lru_cache(maxsize=8)  # the same sizes are drawn inputs for several times
+def _concretized(
+    values: tuple[Value, ...],
+    size_items: tuple[tuple[str, int], ...],
+    real_items: tuple[tuple[str, Fraction], ...],
+    shape_items: tuple[tuple[str, Shape], ...],
+) -> list[Value]:
+    sizes, reals, shapes = dict(size_items), dict(real_items), dict(shape_items)
     done: dict[Value, Value] = {}
     for node in walk(values):
         if isinstance(node.op, Leaf):

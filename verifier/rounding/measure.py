@@ -372,6 +372,8 @@ class _Tally:
 
     def add_cancellation(self, case: Case, samples: Sequence[Mapping[str, Array]]) -> None:
         """Take one set of neighbouring inputs into account for what cancels alone."""
+        if self.cancels.get("forward") and self.cancels.get("reverse"):
+            return  # no more can be found
         with np.errstate(all="ignore"):
             for _, sides in self._sides(case, samples, run_accumulating):
                 for direction, pair in (("forward", sides), ("reverse", sides[::-1])):
