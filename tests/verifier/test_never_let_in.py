@@ -144,6 +144,16 @@ def formulas(error: Exception) -> Callable[[pytest.MonkeyPatch], None]:
     return patch
 
 
+def evaluation(value: object) -> Callable[[pytest.MonkeyPatch], None]:
+    """What evaluation at small sizes says, where a proof asks and where a database does before."""
+
+    def patch(patcher: pytest.MonkeyPatch) -> None:
+        patcher.setattr(prover, "search_counterexample", value)
+        patcher.setattr(database, "search_counterexample", value)
+
+    return patch
+
+
 BROKEN = z3.Z3Exception("broken")
 FAILURES = {
     "the solver says unknown": attribute(z3.Solver, "check", answering(z3.unknown)),
@@ -167,11 +177,9 @@ FAILURES = {
     "the operators raise": in_the_operators(RuntimeError("odd")),
     "the operators recur": in_the_operators(RecursionError()),
     "the operators know no key": in_the_operators(KeyError("n")),
-    "evaluation raises": attribute(prover, "search_counterexample", failing(ValueError("odd"))),
-    "evaluation needs memory": attribute(prover, "search_counterexample", failing(MemoryError())),
-    "evaluation reaches nothing": attribute(
-        prover, "search_counterexample", answering(Survived(0))
-    ),
+    "evaluation raises": evaluation(failing(ValueError("odd"))),
+    "evaluation needs memory": evaluation(failing(MemoryError())),
+    "evaluation reaches nothing": evaluation(answering(Survived(0))),
 }
 
 
