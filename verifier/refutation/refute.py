@@ -548,7 +548,7 @@ def concretize(
 ) -> list[Value]:
     """Values with all symbols replaced by numbers. Raises ShapeError, ZeroDivisionError."""
     given = (tuple(mapping.items()) for mapping in (sizes, reals, shapes))
-    return _concretized(tuple(values), *given)
+    return [*_concretized(tuple(values), *given)]
 
 
 @lru_cache(maxsize=8)  # the same sizes are drawn inputs for several times
@@ -557,7 +557,7 @@ def _concretized(
     size_items: tuple[tuple[str, int], ...],
     real_items: tuple[tuple[str, Fraction], ...],
     shape_items: tuple[tuple[str, Shape], ...],
-) -> list[Value]:
+) -> tuple[Value, ...]:
     sizes, reals, shapes = dict(size_items), dict(real_items), dict(shape_items)
     done: dict[Value, Value] = {}
     for node in walk(values):
@@ -570,4 +570,4 @@ def _concretized(
         sources = [done[v] for v in node.inputs]
         made = apply(node.op, sources, attributes, dtype=node.types[0].dtype)
         done.update(zip(node.outputs, made, strict=True))
-    return [done[value] for value in values]
+    return tuple(done[value] for value in values)

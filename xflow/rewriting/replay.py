@@ -7,6 +7,7 @@ names the application.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -124,22 +125,12 @@ class Replay:
 
         Raises Unfounded.
         """
-        levels = sorted(self._ranges)
-        surroundings = {level: self._surroundings(graph, level) for level in levels}
+        surroundings = {level: self._surroundings(graph, level) for level in sorted(self._ranges)}
         made: list[_Exchange] = []
         weakest: list[Assumption] = []
         for item in items:
             where = self._next()
-            found: dict[Assumption, _Exchange] = {}
-            for level in levels:
-                try:
-                    found[level] = _made(surroundings[level], item, where)
-                except Unfounded:
-                    if level == self._assumption:
-                        raise
-                else:
-                    break
-            least, exchange = found.popitem()
+            least, exchange = _at_least(surroundings, item, where)
             if item.fact and least < self._assumption:  # by which less may be done where more holds
                 whole = _made(surroundings[self._assumption], item, where)
                 if whole != exchange:
@@ -168,6 +159,20 @@ class Replay:
 
     def _surroundings(self, graph: Graph, level: Assumption) -> Surroundings:
         return Surroundings(graph, self._ranges[level], self._outside, self._rules, self._folder)
+
+
+def _at_least(
+    surroundings: Mapping[Assumption, Surroundings], item: Rewrite, where: str
+) -> tuple[Assumption, _Exchange]:
+    """The first of some levels at which a rewrite is founded, and what it replaces by what there.
+
+    Raises Unfounded with the reason at the last one.
+    """
+    *weaker, strongest = surroundings
+    for level in weaker:
+        with contextlib.suppress(Unfounded):
+            return level, _made(surroundings[level], item, where)
+    return strongest, _made(surroundings[strongest], item, where)
 
 
 def _made(surroundings: Surroundings, item: Rewrite, where: str) -> _Exchange:

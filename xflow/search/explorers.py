@@ -182,13 +182,7 @@ class Explorers:
 
     def _here(self, region: Region, share: Share, known: Known) -> Exploration:
         start = time.process_time()
-        try:
-            return self._explored_here(region, share, known)
-        finally:
-            self._here_s += time.process_time() - start
-
-    def _explored_here(self, region: Region, share: Share, known: Known) -> Exploration:
-        return self._shared.explore(
+        found = self._shared.explore(
             region.graph,
             self._estimate_of(region),
             self._constants.of(region),
@@ -197,6 +191,8 @@ class Explorers:
             careful=region.careful,
             ways=known,
         )
+        self._here_s += time.process_time() - start
+        return found
 
     def _task(self, region: Region, share: Share, ways: Known) -> _Task | None:
         """A region as data for another process; None if it cannot be encoded."""

@@ -15,7 +15,7 @@ import numpy as np
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph
 from xflow.core.node import Value, apply
-from xflow.core.registry import Array, Operator
+from xflow.core.registry import Array
 
 HALVES, NEIGHBOURS = "halves-are-equal", "neighbours-are-equal"
 """The names of the facts in reports."""
@@ -30,7 +30,7 @@ def repeated(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, V
     `constants` serves constants, computed ones included.
     """
     for node in graph.nodes:
-        if not isinstance(node.op, Operator) or node.op.name != "Mul" or node.constant:
+        if not node.is_operator("Mul") or node.constant:
             continue
         if len(node.types[0].shape) != RANK:
             continue
@@ -40,7 +40,7 @@ def repeated(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, V
                 fact, table = found
                 inputs = [*node.inputs]
                 inputs[place] = table
-                yield node.outputs[0], apply(node.op, inputs, node.attributes)[0], fact
+                yield node.outputs[0], apply("Mul", inputs)[0], fact
                 break
 
 
@@ -56,7 +56,7 @@ def _repeating(value: Value, constants: ConstantLookup) -> tuple[str, Value] | N
     fact = _fact(array)
     if not fact or np.ptp(array) == 0:
         return None
-    batch, _, length, width = array.reshape((1,) * missing + array.shape).shape
+    batch, _, length, width = (1,) * missing + array.shape
     if missing:
         (value,) = apply("Unsqueeze", [value], {"axes": tuple(range(missing))})
     (rows,) = apply("Squeeze", [value], {"axes": (HEADS,)})
