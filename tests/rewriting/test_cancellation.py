@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.graph import Graph
-from xflow.core.node import Leaf, Value
+from xflow.core.node import Leaf, TensorType, Value, opaque
 from xflow.core.registry import Array
 from xflow.core.size import Size, symbol
 from xflow.rewriting.cancellation import BOUND, NOT_SEEN, loses_digits
@@ -65,6 +65,35 @@ def test_of_a_table_that_is_cut_to_a_dynamic_length_nothing_is_known() -> None:
     source = tensor("c", 64, 4, constant=True)
     part = call("Slice", source, axes=(0,), starts=(0,), ends=(N,), steps=(1,))
     assert lost(part, table, N) == NOT_SEEN
+
+
+KEY = tensor("key", 2, constant=True)
+"""What opaque operators compute constants from."""
+
+
+@pytest.mark.parametrize(("before", "loses"), [(1, False), (-100, False), (-1e6, True)])
+def test_of_gathered_rows_it_does_not_matter_which_they_are(before: float, loses: bool) -> None:
+    """An opaque operator computes which, as exporters find the buckets of relative positions."""
+    table = np.linspace(0.1, 0.9, 12, dtype=np.float32).reshape(3, 4)
+    (rows,) = opaque("places", [KEY], [TensorType("INT64", (2,))])
+    gathered = call("Gather", tensor("c", 3, 4, constant=True), rows, axis=0)
+    assert bool(lost(gathered, table, 2, before=before)) == loses
+
+
+@pytest.mark.parametrize("far", [0, 5, 299])
+def test_of_a_large_table_of_which_few_rows_are_gathered_no_row_is_left_out(far: int) -> None:
+    table = np.zeros((300, 4), np.float32)
+    table[far] = 0.3  # all the others may be added before
+    (rows,) = opaque("places", [KEY], [TensorType("INT64", (2,))])
+    gathered = call("Gather", tensor("c", 300, 4, constant=True), rows, axis=0)
+    assert lost(gathered, table, 2, before=-1e6)
+
+
+def test_of_what_is_computed_by_unknown_numbers_nothing_is_known() -> None:
+    (made,) = opaque("made", [KEY], [TensorType("FLOAT", (2, 4))])
+    scaled = call("Mul", tensor("c", 2, 4, constant=True), made)
+    assert lost(scaled, np.ones((2, 4), np.float32), 2) == NOT_SEEN
+    assert lost(made, np.ones((2, 4), np.float32), 2) == NOT_SEEN
 
 
 (SCALE_OFFSET,) = parse_rules("""

@@ -32,7 +32,7 @@ import numpy as np
 
 from xflow.core.constraint import is_true
 from xflow.core.errors import ShapeError
-from xflow.core.fold import ConstantLookup, Folder
+from xflow.core.fold import ConstantLookup, Folder, moves
 from xflow.core.graph import requirements, walk, with_sizes
 from xflow.core.node import Leaf, Node, TensorType, Value, leaf
 from xflow.core.registry import Array, Operator, operators
@@ -54,6 +54,8 @@ EXTENT = 6
 """Extents to which axes are cut down."""
 MOST = 4096
 """Most elements of an input that is evaluated."""
+VARIED = 2**20
+"""Elements beyond which those of a constant whose elements stand anywhere may repeat themselves."""
 LEAST = 4
 """Elements of a slice whose errors are judged by themselves."""
 SEED = 20
@@ -145,6 +147,8 @@ def _factors(
             array = constants(value)
             if array is None:
                 array = _at_small_sizes(value, constants)
+            if array is None:
+                array = _moved(value, constants)
             if array is not None:
                 data[name] = array
             elif hazard is not Hazard.WEIGHTS or name in _weights(instance):
@@ -221,6 +225,44 @@ def _at_small_sizes(value: Value, constants: ConstantLookup) -> Array | None:
         return data[leaf.node.op.key] if isinstance(leaf.node.op, Leaf) else None
 
     return Folder(find)(small)
+
+
+def _moved(value: Value, constants: ConstantLookup) -> Array | None:
+    """An array of the elements that a constant consists of, where only their places are unknown.
+
+    An example is a table of which rows are gathered by integers that an opaque operator computes.
+    All elements of the tables occur, again and again, or where there is no room for them some of
+    all magnitudes. None where any are computed, and where symbols stand for sizes.
+    """
+    shape = tuple(size for size in value.shape if isinstance(size, int))
+    if len(shape) < len(value.shape):
+        return None
+    sources: list[Array] = []
+    for node in walk([value], cut=_places(value)):
+        if isinstance(node.op, Leaf):
+            array = constants(node.outputs[0])
+            if array is None:
+                return None
+            sources.append(array.reshape(-1))
+        elif not isinstance(node.op, Operator) or not node.inputs or not moves(node):
+            return None
+    elements = np.concatenate(sources) if sources else np.zeros(0)
+    if not elements.size:
+        return None
+    inner = shape
+    while math.prod(inner) > VARIED and len(inner) > 2:
+        inner = inner[1:]
+    room = math.prod(inner)
+    if room < elements.size:
+        places = np.linspace(0, elements.size - 1, room).astype(int)
+        elements = elements[np.argsort(np.abs(elements), kind="stable")[places]]
+    return np.broadcast_to(np.resize(elements, inner), shape)
+
+
+def _places(value: Value) -> set[Value]:
+    """The values under a constant that are no floats: they say where elements are."""
+    below = (source for node in walk([value]) for source in node.inputs)
+    return {source for source in below if source.type.dtype not in FLOATS}
 
 
 @dataclass(frozen=True)
