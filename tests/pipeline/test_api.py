@@ -321,13 +321,27 @@ def test_short_runs_do_not_measure_the_machine_first(
 
 def test_a_search_leaves_time_for_edge_cases_at_each_setting() -> None:
     check_s = 1000.0
-    one = attempts.checked([1.0], check_s)
+    cases = attempts.EDGE_CASES
+    one = attempts.checked([1.0], check_s, cases)
     assert one == attempts.RUNS / 2 + 2 * edge_case_seconds(check_s)
-    assert attempts.checked([1.0, 1.0, 0.0], check_s) == 2 * one
-    assert attempts.checked([1e-3], check_s) == pytest.approx(
-        1e-3 * (attempts.RUNS / 2 + 2 * attempts.EDGE_CASES)
+    assert attempts.checked([1.0, 1.0, 0.0], check_s, cases) == 2 * one
+    assert attempts.checked([1e-3], check_s, cases) == pytest.approx(
+        1e-3 * (attempts.RUNS / 2 + 2 * cases)
     )
-    assert attempts.checked([10.0], 1.0) == attempts.RUNS * 10.0
+    assert attempts.checked([10.0], 1.0, cases) == attempts.RUNS * 10.0
+
+
+def test_of_floats_there_are_more_edge_cases() -> None:
+    shape = [2, 3]
+    floats = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    codes = helper.make_tensor_value_info("y", TensorProto.UINT8, shape)
+    counts = []
+    for inputs in ([codes], [codes, floats]):
+        node = helper.make_node("Identity", [inputs[-1].name], ["z"])
+        output = onnx.ValueInfoProto(name="z")
+        proto = helper.make_model(helper.make_graph([node], "g", inputs, [output]))
+        counts.append(attempts.edge_cases(import_model(ir.from_proto(proto))))
+    assert counts == [attempts.WITHOUT_FLOATS, attempts.EDGE_CASES]
 
 
 @pytest.mark.parametrize(("seconds", "waited"), [(1e-4, False), (1.0, True)])
@@ -340,7 +354,7 @@ def test_nothing_waits_for_the_search_to_be_ready_to_know_that_a_run_is_short(
         done.append("timed")
         return [(Timing((seconds,)),)]
 
-    def planned(runs_s: Sequence[float], _: float) -> float:
+    def planned(runs_s: Sequence[float], *_: float) -> float:
         if "searched" not in done:
             assert runs_s == [seconds]
         return 4.0 if seconds == 1.0 else 0.0
@@ -365,7 +379,7 @@ def test_the_runs_of_all_settings_are_reckoned_with(monkeypatch: pytest.MonkeyPa
     )
     told: list[Sequence[float]] = []
 
-    def planned(runs_s: Sequence[float], _: float) -> float:
+    def planned(runs_s: Sequence[float], *_: float) -> float:
         told.append(runs_s)
         return 0.0
 

@@ -18,6 +18,7 @@ from xflow.core.errors import ModelError
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, Opaque
 from xflow.core.size import TooLargeSize
+from xflow.core.sorts import FLOATS
 from xflow.cost.calibration.calibrate import calibrated, default_target, stored
 from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
 from xflow.cost.measure import Measurer, Setting, check_provider
@@ -69,8 +70,9 @@ HANDLED_PER_S = 7e7, 1.6e8
 """Bytes of weights for which that is done in a second: on a slow machine, and on a fast one."""
 RUNS = 20
 """How many runs of a model the check of a rewritten one takes at one setting, about."""
-EDGE_CASES = 40
-"""How many edge cases there are, about, as far as there is time for them."""
+EDGE_CASES, WITHOUT_FLOATS = 28, 10
+"""How many edge cases there are, about, as far as there is time for them: of floats there are
+more."""
 TRIED = 2**26
 """Bytes of weights up to which a model is run to know how long that takes: to load it takes as long
 as what would be known better."""
@@ -300,7 +302,8 @@ class Finder:
                 later = afterwards(weights, run.clock.phases.get("load", 0.0))
                 start = time.monotonic()
                 each_s = self.run_seconds(settings, imported, model)
-                later += checked(each_s, check_seconds(run.clock.budget, weights)) + REPORTED_S
+                check_s = check_seconds(run.clock.budget, weights)
+                later += checked(each_s, check_s, edge_cases(imported)) + REPORTED_S
                 spent += time.monotonic() - start
                 seconds = search_seconds(seconds, spent + later)
             deadline = Deadline.after(seconds, run.stop)
@@ -370,7 +373,8 @@ class Finder:
             with run.phase("trial"):
                 found = self.tried(settings, deadline)
                 least = TRIAL_MATTERS * run.clock.budget
-                if (found is None or checked(found, check_s) > least) and not deadline.passed:
+                is_long = found is None or checked(found, check_s, edge_cases(imported)) > least
+                if is_long and not deadline.passed:
                     # It may have taken so long beside the processes of the search, which begin.
                     run.processes.settle(deadline)
                     found = self.tried(settings, deadline) or found
@@ -487,13 +491,19 @@ def afterwards(weight_bytes: float, load_s: float) -> float:
     return min(slow, max(fast, LOADINGS * load_s))
 
 
-def checked(runs_s: Iterable[float], check_s: float) -> float:
+def edge_cases(imported: Imported) -> int:
+    """How many edge cases there are of a model's inputs, about."""
+    inputs = (imported.values[value] for value in imported.model.graph.inputs)
+    return EDGE_CASES if any(v.type.dtype in FLOATS for v in inputs) else WITHOUT_FLOATS
+
+
+def checked(runs_s: Iterable[float], check_s: float, cases: int) -> float:
     """Seconds for the runs of a check that may take so many, where a run takes these at a setting.
 
     The edge cases of both models come on top of ordinary inputs, of which there are few.
     """
     edge_s = edge_case_seconds(check_s)
-    return sum(max(RUNS * s, RUNS / 2 * s + 2 * min(edge_s, EDGE_CASES * s)) for s in runs_s)
+    return sum(max(RUNS * s, RUNS / 2 * s + 2 * min(edge_s, cases * s)) for s in runs_s)
 
 
 def search_seconds(seconds: float, otherwise: float) -> float:
