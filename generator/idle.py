@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from xflow.core.composite import Composite
+from xflow.core.fold import moves
 from xflow.core.graph import walk
 from xflow.core.node import Leaf, Value
 from xflow.core.registry import Operator
@@ -18,7 +20,7 @@ def is_idle(proposal: Proposal, vocabulary: Vocabulary) -> bool:
     An equation between sides of equal cost only helps the search to reach other forms. Of these,
     the ones are kept that read each activation once and do more than exchange inputs, and those
     between two single operators. A single operator, on views of weights too, may replace a term
-    that repeats itself, as a rotation of heads does.
+    that repeats itself, as a rotation of heads does; so may a composite between movements.
     """
     source, target = proposal.source, proposal.target
     free = {item.name for item in vocabulary.inputs if item.sort in vocabulary.free}
@@ -27,8 +29,8 @@ def is_idle(proposal: Proposal, vocabulary: Vocabulary) -> bool:
     if is_one_operator(target) and (is_one_operator(source) or is_linear(target, free)):
         return False
     if repeats_itself(source) or repeats_itself(target):
-        by_views = is_one_operator(target, free) and is_linear(target)
-        return proposal.saves_nothing or not by_views
+        by_one = is_one_operator(target, free) or _is_moved_composite(target)
+        return proposal.saves_nothing or not (by_one and is_linear(target))
     return proposal.saves_nothing and not (
         is_linear(source, free) and is_linear(target, free) and not is_permutation(source, target)
     )
@@ -53,6 +55,13 @@ def is_one_operator(value: Value, free: Collection[str] = ()) -> bool:
         source.is_leaf or not source.node.inputs or _is_view(source, free)
         for source in value.node.inputs
     )
+
+
+def _is_moved_composite(value: Value) -> bool:
+    """Whether a term is one composite, and otherwise moves elements alone."""
+    nodes = [node for node in walk([value]) if isinstance(node.op, Operator) and node.inputs]
+    computing = [node for node in nodes if not moves(node)]
+    return len(computing) == 1 and isinstance(computing[0].op, Composite)
 
 
 def _is_view(value: Value, free: Collection[str]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from xflow.generator.vocabularies.common import X, applied, pointwise
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
@@ -12,21 +14,51 @@ TURN = choices(perm=[(0, 2, 1, 3)])
 """Heads before rows, and back."""
 
 
-def _turned(operator: str, cos: str, sin: str) -> tuple[Production, ...]:
-    """A rotation by tables for all heads and what is turned, and by an operator of its own."""
-    return (
-        applied("Mul", X, "cos of heads", "kept"),
-        applied("Mul", "turned", "sin of heads", "moved"),
-        applied("Add", "kept", "moved", OUT),
-        Production(operator, (X, cos, sin), OUT),
-    )
+@dataclass(frozen=True)
+class _Order:
+    """The order of heads and rows: which axis the heads are, and the extents of what is turned."""
+
+    axis: int
+    dims: str
+    extents: tuple[int, ...]
+
+    @classmethod
+    def of(cls, batch: int, *, heads_first: bool) -> _Order:
+        """That of [batch, heads, rows, elements], or of [batch, rows, heads, elements]."""
+        if heads_first:
+            return cls(1, "B H S E", (batch, HEADS, LENGTH, 2 * HALF))
+        return cls(2, "B S H E", (batch, LENGTH, HEADS, 2 * HALF))
+
+    def turned(self, operator: str, cos: str, sin: str) -> tuple[Production, ...]:
+        """A rotation by tables for all heads and what is turned, and by an operator of its own.
+
+        That has the heads before the rows.
+        """
+        steps = (
+            applied("Mul", X, "cos of heads", "kept"),
+            applied("Mul", "turned", "sin of heads", "moved"),
+            applied("Add", "kept", "moved", OUT),
+        )
+        if self.axis == 1:
+            return (*steps, Production(operator, (X, cos, sin), OUT))
+        return (
+            *steps,
+            Production("Transpose", (X,), "heads", TURN),
+            Production(operator, ("heads", cos, sin), "turned heads"),
+            Production("Transpose", ("turned heads",), OUT, TURN),
+        )
+
+    def for_heads(self, sort: str, result: str) -> Production:
+        """A table that all heads share."""
+        return Production("Unsqueeze", (sort,), result, choices(axes=[(self.axis,)]))
 
 
-def _rotated(name: str, *, shared: bool) -> Vocabulary:
+def _rotated(name: str, *, shared: bool, heads_first: bool = True) -> Vocabulary:
     """``x * [c, c] + [-second half, first half] * [s, s]``, as most models have it.
 
     Tables of one batch that all batches share are expanded for the operator.
     """
+    order = _Order.of(BATCH, heads_first=heads_first)
     kinds = ("", " twice", " of heads", *((" of batches",) if shared else ()))
     tables = {angle: f"{angle} of batches" if shared else angle for angle in ANGLES}
     dims, sizes = ("1 S D", (1, LENGTH, HALF)) if shared else ("B S D", (BATCH, LENGTH, HALF))
@@ -34,7 +66,7 @@ def _rotated(name: str, *, shared: bool) -> Vocabulary:
     return Vocabulary(
         name,
         (
-            Input("x", X, "B H S E", (BATCH, HEADS, LENGTH, 2 * HALF)),
+            Input("x", X, order.dims, order.extents),
             *(Input(angle[0], angle, dims, sizes) for angle in ANGLES),
         ),
         (
@@ -46,9 +78,7 @@ def _rotated(name: str, *, shared: bool) -> Vocabulary:
                 for angle in ANGLES
                 for production in (
                     Production("Concat", (angle, angle), f"{angle} twice", choices(axis=[2])),
-                    Production(
-                        "Unsqueeze", (f"{angle} twice",), f"{angle} of heads", choices(axes=[(1,)])
-                    ),
+                    order.for_heads(f"{angle} twice", f"{angle} of heads"),
                     *(
                         (Production("Expand", (angle,), f"{angle} of batches", whole),)
                         if shared
@@ -56,7 +86,7 @@ def _rotated(name: str, *, shared: bool) -> Vocabulary:
                     ),
                 )
             ),
-            *_turned("RotaryEmbedding", *tables.values()),
+            *order.turned("RotaryEmbedding", *tables.values()),
         ),
         (4,) * 7,
         free=frozenset(f"{angle}{kind}" for angle in ANGLES for kind in kinds),
@@ -69,6 +99,12 @@ def _rotated(name: str, *, shared: bool) -> Vocabulary:
 ROTATED = (
     _rotated("rotary embedding", shared=False),
     _rotated("rotary embedding of a table that batches share", shared=True),
+    _rotated("rotary embedding behind rows", shared=False, heads_first=False),
+    _rotated(
+        "rotary embedding behind rows, of a table that batches share",
+        shared=True,
+        heads_first=False,
+    ),
 )
 
 PAIRS = 6
@@ -89,17 +125,17 @@ def _in_a_row(sort: str, result: str, batch: int) -> tuple[Production, ...]:
     )
 
 
-def _interleaved(name: str, *, shared: bool) -> Vocabulary:
+def _interleaved(name: str, *, shared: bool, heads_first: bool = True) -> Vocabulary:
     """The same for pairs of neighbours, of which each angle comes twice in a row."""
+    order = _Order.of(PAIRS, heads_first=heads_first)
     batches = (" of batches",) if shared else ()
     kinds = ("", " columns", " pairs", " twice", " of heads", *batches)
     tables = {angle: f"{angle} of batches" if shared else angle for angle in ANGLES}
     batch, dims = (1, "1 S D") if shared else (PAIRS, "B S D")
-    whole = (PAIRS, HEADS, LENGTH, 2 * HALF)
     return Vocabulary(
         name,
         (
-            Input("x", X, "B H S E", whole),
+            Input("x", X, order.dims, order.extents),
             *(Input(angle[0], angle, dims, (batch, LENGTH, HALF)) for angle in ANGLES),
         ),
         (
@@ -120,15 +156,13 @@ def _interleaved(name: str, *, shared: bool) -> Vocabulary:
             Production(
                 "Concat", ("column of negated", "column of even"), "columns", choices(axis=[4])
             ),
-            Production("Reshape", ("columns",), "turned", choices(shape=[whole])),
+            Production("Reshape", ("columns",), "turned", choices(shape=[order.extents])),
             *(
                 production
                 for angle in ANGLES
                 for production in (
                     *_in_a_row(angle, f"{angle} twice", batch),
-                    Production(
-                        "Unsqueeze", (f"{angle} twice",), f"{angle} of heads", choices(axes=[(1,)])
-                    ),
+                    order.for_heads(f"{angle} twice", f"{angle} of heads"),
                     *(
                         (
                             Production(
@@ -143,7 +177,7 @@ def _interleaved(name: str, *, shared: bool) -> Vocabulary:
                     ),
                 )
             ),
-            *_turned("InterleavedRotaryEmbedding", *tables.values()),
+            *order.turned("InterleavedRotaryEmbedding", *tables.values()),
         ),
         (8,) * 11,
         free=frozenset(f"{angle}{kind}" for angle in ANGLES for kind in kinds),
@@ -156,6 +190,12 @@ def _interleaved(name: str, *, shared: bool) -> Vocabulary:
 INTERLEAVED = (
     _interleaved("rotary embedding of neighbours", shared=False),
     _interleaved("rotary embedding of neighbours, of a table that batches share", shared=True),
+    _interleaved("rotary embedding of neighbours behind rows", shared=False, heads_first=False),
+    _interleaved(
+        "rotary embedding of neighbours behind rows, of a table that batches share",
+        shared=True,
+        heads_first=False,
+    ),
 )
 
 ROWS_OF_ANGLES = (PAIRS, LENGTH, HALF)

@@ -474,6 +474,16 @@ def test_a_chain_of_stages_is_not_cut_off() -> None:
     assert enumerate_terms(cut, 0, 1).classes < enumerate_terms(chain, 0, 1).classes
 
 
+@pytest.mark.parametrize("vocabulary", rotary.ROTATED, ids=lambda each: each.name)
+def test_a_composite_between_movements_may_replace_what_reads_its_input_twice(
+    vocabulary: Vocabulary,
+) -> None:
+    (proposal,) = propose(enumerate_terms(vocabulary, 0, 3).candidates, vocabulary)
+    assert not is_idle(proposal, vocabulary)
+    backwards = replace(proposal, source=proposal.target, target=proposal.source)
+    assert is_idle(backwards, vocabulary)
+
+
 def test_inputs_are_drawn_as_a_vocabulary_says() -> None:
     rng = np.random.default_rng(0)
     wide = Drawn(positive=frozenset({"x"}), reach=8)

@@ -19,9 +19,9 @@ from xflow.core.registry import Array
 
 HALVES, NEIGHBOURS = "halves-are-equal", "neighbours-are-equal"
 """The names of the facts in reports."""
-RANK, HEADS = 4, 1
-"""Tables have the axes [batch, heads, sequence, head size], the first of which may be missing, and
-hold the same for all heads."""
+RANK, HEADS = 4, (1, 2)
+"""Tables have the axes [batch, heads, sequence, head size] or [batch, sequence, heads, head size],
+the first of which may be missing, and hold the same for all heads."""
 
 
 def repeated(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Value, str]]:
@@ -45,10 +45,14 @@ def repeated(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, V
 
 
 def _repeating(value: Value, constants: ConstantLookup) -> tuple[str, Value] | None:
-    """A table [B, 1, S, D] as one made of [B, S, D / 2], and the fact; None for other values."""
+    """A table [B, 1, S, D] or [B, S, 1, D] as one made of [B, S, D / 2], and the fact.
+
+    None for other values.
+    """
     missing = RANK - len(value.shape)
     shape = (1,) * missing + value.shape
-    if not value.is_constant or missing > HEADS + 1 or shape[HEADS] != 1 or _is_spelled(value):
+    heads = next((axis for axis in HEADS if shape[axis : axis + 1] == (1,)), None)
+    if not value.is_constant or heads is None or missing > heads + 1 or _is_spelled(value):
         return None
     array = constants(value)
     if array is None or array.dtype.kind != "f" or array.shape[-1] % 2 or not array.size:
@@ -56,20 +60,21 @@ def _repeating(value: Value, constants: ConstantLookup) -> tuple[str, Value] | N
     fact = _fact(array)
     if not fact or np.ptp(array) == 0:
         return None
-    batch, _, length, width = (1,) * missing + array.shape
+    *rows, width = (1,) * missing + array.shape
+    del rows[heads]
     if missing:
         (value,) = apply("Unsqueeze", [value], {"axes": tuple(range(missing))})
-    (rows,) = apply("Squeeze", [value], {"axes": (HEADS,)})
+    (flat,) = apply("Squeeze", [value], {"axes": (heads,)})
     end, step = (width // 2, 1) if fact == HALVES else (width, 2)
     cut = {"starts": (0,), "ends": (end,), "axes": (2,), "steps": (step,)}
-    (angles,) = apply("Slice", [rows], cut)
+    (angles,) = apply("Slice", [flat], cut)
     if fact == HALVES:
         (table,) = apply("Concat", [angles, angles], {"axis": 2})
     else:
         (column,) = apply("Unsqueeze", [angles], {"axes": (3,)})
         (pairs,) = apply("Expand", [column], {"shape": (1, 1, 1, 2)})
-        (table,) = apply("Reshape", [pairs], {"shape": (batch, length, width)})
-    return fact, apply("Unsqueeze", [table], {"axes": (HEADS,)})[0]
+        (table,) = apply("Reshape", [pairs], {"shape": (*rows, width)})
+    return fact, apply("Unsqueeze", [table], {"axes": (heads,)})[0]
 
 
 def _is_spelled(value: Value) -> bool:
