@@ -8,7 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from xflow.core.arguments import axis, declare, size
+from xflow.core.composite import Composite, made
 from xflow.core.constraint import at_least
+from xflow.core.node import Value
 from xflow.core.registry import (
     Array,
     Attribute,
@@ -20,9 +22,10 @@ from xflow.core.registry import (
     Reader,
     Shape,
     register,
+    require,
 )
 from xflow.core.size import Expr, Size
-from xflow.core.sorts import BOOL, ELEMENT, INT
+from xflow.core.sorts import BOOL, ELEMENT, INT, SORTS
 from xflow.core.spec import Index as Position
 from xflow.core.spec import OfSize, Scalar, at_integer, scalar, where
 from xflow.ops.constants import Constant
@@ -77,17 +80,64 @@ class Gather(Movement):
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         along = axis(attributes, "axis", arrays[0].ndim)
-        places, extent = arrays[1].astype(np.int64), arrays[0].shape[along]
-        if places.size and not -extent <= places.min() <= places.max() < extent:
-            # numpy does not check indices where the result is empty
-            raise IndexError(f"an index is out of range for an axis of extent {extent}")
-        return [np.take(arrays[0], places, axis=along)]
+        return taken(arrays[0], arrays[1], along)
 
     def ranges(
         self, shapes: Sequence[Shape], attributes: Attributes
     ) -> Mapping[int, tuple[Size, Size]]:
         extent = shapes[0][axis(attributes, "axis", len(shapes[0]))]
         return {1: (-extent, extent)}
+
+
+@register
+class GatherND(Composite):
+    """Slices of the first input along its first axis, at the places in the rows of the second.
+
+    Those of several axes, with more than one number in a row, are not declared, nor are batches.
+    """
+
+    name = op_type = "GatherND"
+    since = 11
+    arity = (2, 2)
+    sorts = SORTS
+    takes: ClassVar[tuple[str, ...]] = (ELEMENT, INT)
+    examples = (
+        Example(((4, 3), (2, 1))),
+        Example(((5,), (1, 3, 1))),
+        Example(((2, 3, 2), (1,))),
+        Example(((2, 3), (0, 1))),
+        Example(((3, 2), (2, 1)), types=(BOOL, INT)),
+        Example(((3, 2), (2, 1)), types=(INT, INT)),
+    )
+
+    def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
+        source, places = inputs
+        require(len(source.shape) > 0, "GatherND of a scalar")
+        require(len(places.shape) > 0, "GatherND at a place that is no row")
+        column = made("Squeeze", places, axes=(len(places.shape) - 1,))
+        return (made("Gather", source, column, axis=0),)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return taken(arrays[0], arrays[1][..., 0], 0)
+
+    def flops(
+        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
+    ) -> Size:
+        return 0
+
+    def ranges(
+        self, shapes: Sequence[Shape], attributes: Attributes
+    ) -> Mapping[int, tuple[Size, Size]]:
+        return {1: (-shapes[0][0], shapes[0][0])}
+
+
+def taken(array: Array, places: Array, along: int) -> list[Array]:
+    """The slices of an array along an axis at these places. Raises IndexError for others."""
+    places, extent = places.astype(np.int64), array.shape[along]
+    if places.size and not -extent <= places.min() <= places.max() < extent:
+        # numpy does not check indices where the result is empty
+        raise IndexError(f"an index is out of range for an axis of extent {extent}")
+    return [np.take(array, places, axis=along)]
 
 
 class Places(Constant):
