@@ -169,6 +169,34 @@ def test_what_is_found_for_another_block_adds_to_that_whose_way_is_known() -> No
     assert (found["RotaryEmbedding"], found["Attention"]) == (1, 1)
 
 
+def test_the_best_form_is_led_along_the_ways_of_blocks_that_it_spells_out() -> None:
+    """A block that is hidden at first: its way is longer than the search goes by itself."""
+    twice = "xm = Neg(x2) xn = Neg(xm) x3 = Neg(xn)"
+    source = model(rotated("x").replace("x3 = Neg(x2)", twice), "x")
+    assert not kinds(source)
+    constants = Constants(source.constants)
+    plain = model(rotated("x"), "x")
+    (block,) = find_spelled_out(plain.graph, plain.constants)
+    nodes = [
+        node for node in source.graph.nodes if isinstance(node.op, Operator) and not node.constant
+    ]
+    region = region_of(source.graph, nodes, constants, None, constants.contexts(source.graph))
+    index = index_of(tuple(rules()))
+
+    def explored(whole: Region, limits: Limits, ways: Sequence[KnownWay] = ()) -> State:
+        lookup = constants.of(whole)
+        explorer = Explorer(index, EstimatedCost().estimate, lookup, limits, of_blocks=ways)
+        return cheapest(explorer.explore(whole.graph, keep=6))
+
+    (whole,) = cut(plain.graph, Constants(plain.constants))
+    way = KnownWay(operators_in(block), explored(whole, Limits()).path)
+    few = Limits(expansions=1)
+    assert "RotaryEmbedding" not in computed(explored(region, few).graph)
+    best = explored(region, few, [way])
+    assert computed(best.graph)["RotaryEmbedding"] == 1
+    assert best.trail is not None
+
+
 def test_no_region_has_a_part_of_a_rotation() -> None:
     """Nor where there are more rotations by one table than a region can hold."""
     names = "xzuvwqrp"
