@@ -507,6 +507,71 @@ def test_other_operators_have_to_gain_and_fewer_of_the_same_do_not() -> None:
     assert count(found(twice, Stopwatch([1.0, 1.0])).graph, "Relu") == 1
 
 
+def test_a_gain_beside_a_product_that_stays_is_compared_with_what_does_not() -> None:
+    """However large the product is: it takes as long in both forms."""
+    rules = parse_rules("""
+rule absolute
+  in       x[...]
+  from     Sqrt(Mul(x, x))
+  to       Abs(x)
+""")
+    x, vocabulary = tensor("x", 1, 64), tensor("w", 64, 400_000, constant=True)
+    root = call("Sqrt", call("Mul", x, x))
+    logits = call("MatMul", root, vocabulary)
+    cost = EstimatedCost()
+
+    def absolutes(value: Value) -> int:
+        result = search(Graph((value,)), rules, cost, deadline=Deadline.after(60.0))
+        return count(result.graph, "Abs")
+
+    least = POLICY.least_gain * cost.estimate(Graph((logits,)))
+    assert cost.estimate(Graph((root,))) < least
+    assert absolutes(logits) == 1
+    other = call("Mul", root, tensor("y", 100_000, 64))
+    assert cost.estimate(Graph((root,))) < POLICY.least_gain * cost.estimate(Graph((other,)))
+    assert absolutes(other) == 0, "what is no product counts, however alike it is in both"
+
+
+@pytest.mark.parametrize("offset", [1.0, -1e6])
+def test_where_the_cheapest_form_loses_digits_the_next_one_is_taken(offset: float) -> None:
+    """Two offsets that cancel each other: not so the two roots beside them."""
+    rules = parse_rules("""
+rule offsets
+  in       x[...] b[...] c[...]
+  from     Add(Add(x, b), c)
+  to       Add(x, Add(b, c))
+  numerics fp32 2^-24 2^-24, extreme 2^-24 2^-1; cancels: forward; refused: none
+
+rule absolute
+  in       x[...]
+  from     Sqrt(Mul(x, x))
+  to       Abs(x)
+""")
+    x = tensor("x", 4, 64)
+    first, second = (tensor(name, 64, constant=True) for name in "bc")
+    data = {"b": np.full(64, offset, np.float32), "c": np.linspace(1, 2, 64, dtype=np.float32)}
+
+    def constants(value: Value) -> Array | None:
+        return data.get(value.node.op.key) if isinstance(value.node.op, Leaf) else None
+
+    root = call("Sqrt", call("Mul", x, x))
+    graph = Graph((call("Add", call("Add", root, first), second),))
+    one_pass = Context(policy=replace(POLICY, passes=1))
+    result = search(
+        graph,
+        rules,
+        EstimatedCost(),
+        deadline=Deadline.after(60.0),
+        constants=constants,
+        context=one_pass,
+    )
+    first_round = result.replacements[0].rules
+    assert "absolute" in first_round
+    assert count(result.graph, "Abs") == 1
+    assert count(result.graph, "Add") == (1 if offset == 1.0 else 2)
+    assert ("offsets" in first_round) == (offset == 1.0)
+
+
 def test_fewer_of_the_same_may_have_other_numbers() -> None:
     """An attention takes no longer for its scale, and the product does nothing any more."""
     rules = parse_rules("""

@@ -13,7 +13,7 @@ import heapq
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -118,6 +118,9 @@ class Explorer:
         With `doubt`, it is explored again, with lower limits, without the step that is estimated to
         gain most, and once more without that of the best state then: all states that were found may
         depend on that one step, and states without it come late in the queue.
+
+        Without, the cheapest state that surely keeps digits comes last, if the cheapest of all may
+        lose some: that depends on the data of large constants, which is not seen here.
         """
         cost = self._price(graph)
         self.masks = least_float_masks.count(graph)
@@ -143,7 +146,37 @@ class Explorer:
             bests.append(cheapest(others.values()))
             for state in others.values():
                 _keep_cheaper(states, state)
-        return choice(states, root, bests, keep)
+        chosen = choice(states, root, bests, keep)
+        if not self.doubt:
+            chosen += [
+                each for each in self._surest(root, states.values(), at_last) if each not in chosen
+            ]
+        return chosen
+
+    def _surest(self, root: State, states: Collection[State], limits: Limits) -> list[State]:
+        """The cheapest state that surely keeps digits, if the cheapest of all may lose some.
+
+        It is one of `states`, or where the way to the cheapest leads without the rules that may.
+        """
+        best = cheapest(states)
+        lossy = set(self._lossy(best))
+        if not lossy:
+            return []
+        way = tuple(rule for rule in best.path if rule not in lossy)
+        reached = [root, *self._retraced(root, [way], limits)]
+        reached += self._built(reached[-1], limits)
+        sure = [each for each in (*states, *reached) if each.path and not any(self._lossy(each))]
+        return [cheapest(sure)] if sure else []
+
+    def _lossy(self, state: State) -> Iterator[str]:
+        """The rules on the way to a state that may lose digits, depending on what is not seen.
+
+        What products with weights may lose does not count: of trained ones, none do.
+        """
+        while state.origin is not None:
+            state, step = state.origin
+            if Hazard.CANCELLATION.includes(step.cancels) and self.steps.is_unseen(step):
+                yield step.rule
 
     def _explored(
         self, root: State, limits: Limits, doubted: Sequence[Step] = ()
@@ -159,7 +192,7 @@ class Explorer:
         built = [] if doubted else [*self._built(root, limits)]
         starts = [root, *self._blocks(root, built)]
         if not doubted:
-            starts += self._retraced(root, limits)
+            starts += self._retraced(root, self.ways, limits)
             starts += built
         for start in (*starts, *self._sweeps(root, limits, doubted)):
             queue.push(start)
@@ -237,12 +270,12 @@ class Explorer:
         for number, (state, block) in enumerate(starts, 1):
             yield replace(state, focus=block, depth=1, lane=number)
 
-    def _retraced(self, root: State, limits: Limits) -> Iterator[State]:
-        """The cheapest state on each of the `ways`, as far as there are such steps here.
+    def _retraced(self, root: State, ways: Sequence[Way], limits: Limits) -> Iterator[State]:
+        """The cheapest state on each of some ways, as far as there are such steps here.
 
         Of several places for a step, it is one near what the way has made.
         """
-        for way in self.ways:
+        for way in ways:
             best = state = root
             made: set[Node] = set()
             for rule in way:

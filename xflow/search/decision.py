@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import fmean
+from typing import TypeAlias
 
 from xflow.core.deadline import Deadline
 from xflow.core.fold import byte_size
-from xflow.core.graph import Graph
-from xflow.core.node import Node
+from xflow.core.graph import Graph, rebuild
+from xflow.core.node import Node, leaf
 from xflow.core.registry import Operator
 from xflow.cost import CostModel
 from xflow.cost.objectives import operators
@@ -39,6 +40,10 @@ class Decision:
     hurried: bool = False
 
 
+Keeps: TypeAlias = Callable[[Solution], bool]
+"""Whether a solution keeps the digits that its region does, at the region's own constants."""
+
+
 class Decider:
     """Decides between the forms of regions until a `deadline`."""
 
@@ -50,9 +55,18 @@ class Decider:
         """How many forms of regions were measured against their own."""
 
     def decide(
-        self, region: Region, states: Sequence[State], seconds: float, worth: float
+        self,
+        region: Region,
+        states: Sequence[State],
+        seconds: float,
+        worth: float,
+        keeps: Keeps = lambda solution: True,
     ) -> Decision:
         """The form that a region should have, of `states`, of which the first is its own.
+
+        One that `keeps` digits at the region's own constants, if there is one; where a measurement
+        decides, that is asked of the result alone, since the answer takes longer than a look at
+        the estimate.
 
         They are measured for `seconds`, if the cost can measure; where too few are left, the
         estimate decides, and the timing of the whole model tells whether it was right. To
@@ -61,12 +75,12 @@ class Decider:
         """
         states = self._within_range(states)
         if not self._cost.measures:
-            return Decision(self._estimated(region, states))
+            return Decision(self._estimated(region, states, keeps))
         states = self._distinct(states)
         low = self._policy.measure_s[0]
         left = self._deadline.left
         if left < low:
-            return self._hurried(region, states)
+            return self._hurried(region, states, keeps)
         weights = sum(byte_size(v) or 0 for v in region.inputs if v.is_constant)
         loading = weights / self._policy.loaded_per_s
         fitting = min(len(states), int(left / 2 / (loading + low)))
@@ -74,7 +88,7 @@ class Decider:
         if fitting * loading > most:
             fitting = int(most / loading)
         if fitting < 2:
-            return self._hurried(region, states)
+            return self._hurried(region, states, keeps)
         original, *others = states[:fitting]
         dearest = self._policy.alpha * min(state.cost for state in others)
         promising = [state for state in others if state.cost <= dearest]
@@ -84,35 +98,62 @@ class Decider:
             found = self._measured(region, [original, *rest], seconds)
         return Decision(found)
 
-    def _hurried(self, region: Region, states: Sequence[State]) -> Decision:
+    def _hurried(self, region: Region, states: Sequence[State], keeps: Keeps) -> Decision:
         """The form that a region should have where there is no time to measure it."""
-        return Decision(self._estimated(region, states, hurried=True), hurried=True)
+        return Decision(self._estimated(region, states, keeps, hurried=True), hurried=True)
 
     def _estimated(
-        self, region: Region, states: Sequence[State], *, hurried: bool = False
+        self, region: Region, states: Sequence[State], keeps: Keeps, *, hurried: bool = False
     ) -> Solution | None:
-        """The cheapest form that gains enough over the first one."""
+        """The cheapest form that gains enough over the first one, and that `keeps` digits.
+
+        Where none does, the cheapest: the digits that are lost are for the search to avoid.
+        """
         original, *others = states
+        cheapest: Solution | None = None
         for state in sorted(others, key=lambda state: state.cost):
             gain = self._least_gain(state, original, hurried=hurried)
-            gains = state.path and state.cost <= original.cost * (1 - gain)
+            gains = state.path and state.cost <= original.cost - gain
             # Without a trail it cannot be checked.
             if gains and state.trail is not None and not self._loses(region, original, state):
-                return _solution(state, original.cost - state.cost, estimated=True)
-        return None
+                solution = _solution(state, original.cost - state.cost, estimated=True)
+                if keeps(solution):
+                    return solution
+                cheapest = cheapest or solution
+        return cheapest
 
     def _least_gain(self, state: State, original: State, *, hurried: bool) -> float:
-        """The part of the cost that a form has to gain by the estimate.
+        """The cost that a form has to gain by the estimate.
 
-        One that only leaves something out may be as dear, but not where it would be measured if
-        there were time.
+        It is a part of that of the region without the products that both forms have: however far
+        the estimate errs about these, it does so in both. The operators before a product with a
+        whole vocabulary gain nothing beside it, and are as well known as elsewhere. A form that
+        only leaves something out may be as dear. Where there is no time to measure, the region
+        counts as a whole, as it would if it were measured.
         """
         policy = self._policy
         if hurried:
             simpler = operators(state.graph) < operators(original.graph)
-            return policy.least_gain if simpler else policy.hurried_gain
-        part = self._cost.layouts is not None and _is_part(state.graph, original.graph)
-        return -policy.alike if part else policy.least_gain
+            return original.cost * (policy.least_gain if simpler else policy.hurried_gain)
+        if self._cost.layouts is not None and _is_part(state.graph, original.graph):
+            return -policy.alike * original.cost
+        return policy.least_gain * (original.cost - self._in_common(state, original))
+
+    def _in_common(self, state: State, original: State) -> float:
+        """The cost of the products that both forms have, as far as it is known by itself.
+
+        That of an image is not, which depends on layouts, nor that of a product on codes.
+        """
+        if self._cost.layouts is None or any(node.codes for node in original.graph.nodes):
+            return 0.0
+        mine, theirs = (
+            Counter(_working(node) for node in each.graph.nodes if _is_product(node))
+            for each in (original, state)
+        )
+        shared = mine & theirs
+        alone = {_working(node): node for node in original.graph.nodes if _is_product(node)}
+        cost = sum(count * self._cost.estimate(_alone(alone[key])) for key, count in shared.items())
+        return min(cost, original.cost)
 
     def _loses(self, region: Region, original: State, state: State) -> bool:
         """Whether a form would be slower at one of several settings."""
@@ -256,6 +297,19 @@ def _is_part(after: Graph, before: Graph) -> bool:
         for graph in (before, after)
     )
     return fewer < more
+
+
+def _is_product(node: Node) -> bool:
+    return node.role in ("attention", "contraction") and not node.constant
+
+
+def _alone(node: Node) -> Graph:
+    """A node that reads nothing but leaves."""
+    own = {
+        value: leaf(str(number), value.type, constant=value.is_constant)
+        for number, value in enumerate(dict.fromkeys(node.inputs))
+    }
+    return Graph(rebuild(node.outputs, own))
 
 
 def _working(node: Node) -> object:

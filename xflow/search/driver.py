@@ -10,6 +10,7 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from xflow.analysis.observers import Observed
 from xflow.analysis.refinement import objection
@@ -186,6 +187,9 @@ class _Search:
         self.gained = 0.0
         """The gain of all rewrites so far, in seconds or the unit of the cost."""
         self.ways = Ways(self.policy)
+        self.kept: dict[frozenset[Node], Solution] = {}
+        """Solutions that were seen to keep digits in the graph as it stands, by their nodes."""
+        self.place: Surroundings | None = None
         self.been: set[tuple[object, ...]] = set()
         """The forms of the graph before each pass, see `_computed`."""
         self.whole = 0.0
@@ -329,11 +333,14 @@ class _Search:
         until = self.deadline.part(self.policy.waves)
         for region in regions:
             if region.key not in solved:
-                solved[region.key] = self.wave(region, until)
+                solved[region.key] = self.wave(graph, region, until)
         return self.rewrite(graph, regions, solved)
 
-    def wave(self, region: Region, until: Deadline) -> Solution | None:
-        """The form that waves give a region, if any; they end at `until`, or with their work."""
+    def wave(self, graph: Graph, region: Region, until: Deadline) -> Solution | None:
+        """The form that waves give a region of a graph, if any.
+
+        They end at `until`, or with their work.
+        """
         known = self.memory_of_waves.get(region, self.policy.efforts[-1])
         if known is not None:
             return known.solution
@@ -348,7 +355,8 @@ class _Search:
             runs = self.policy.measured_runs * len(found.states)
             wanted = max(runs * found.states[0].cost, self.policy.measure_s[1])
             seconds = min(wanted, self.policy.waves * self.deadline.left)
-            known = self.decide(region, found.states, seconds, worth=1.0)
+            states = found.states
+            known = self.decide(self.surroundings(graph), region, states, seconds, worth=1.0)
             if not known.lasting:  # how much wider tensors take is rough: that is to be measured
                 return None
         elif found.exhausted:
@@ -449,6 +457,7 @@ class _Search:
             else:
                 self.keep(region, self.remembered(region, None))
         found.sort(key=lambda item: -item[0])
+        surroundings = self.surroundings(graph)
         promising = sum(hope > 0 for hope, *_ in found)
         for done, (hope, region, states) in enumerate(found):
             self.tell("measure", **{"pass": pass_number + 1, "region": done + 1, "of": len(found)})
@@ -463,7 +472,8 @@ class _Search:
             # The form may gain what the estimate does not see.
             most = max(hope, self.policy.surprise * states[0].cost * len(groups[region.key]))
             worth = most / self.whole if self.whole > 0 else 1.0
-            known = self.decide(region, states, min(high, max(low, seconds)), worth)
+            seconds = min(high, max(low, seconds))
+            known = self.decide(surroundings, region, states, seconds, worth)
             if known.lasting:
                 self.timed.update(*(each.nodes for each in groups[region.key]))
             elif self.deadline.stopped or not self.timed.isdisjoint(region.nodes):
@@ -583,32 +593,53 @@ class _Search:
             self.solved.setdefault((solution.outputs, *region.key[1:]), None)
 
     def decide(
-        self, region: Region, states: Sequence[State], seconds: float, worth: float
+        self,
+        surroundings: Surroundings,
+        region: Region,
+        states: Sequence[State],
+        seconds: float,
+        worth: float,
     ) -> Remembered:
         """The form that a region should have, see `Decider`."""
-        found = self.decider.decide(region, states, seconds, worth)
+        keeps = partial(self.keeps_digits, surroundings, region)
+        found = self.decider.decide(region, states, seconds, worth, keeps)
         return replace(self.remembered(region, found.solution), lasting=not found.hurried)
+
+    def surroundings(self, graph: Graph) -> Surroundings:
+        """What counts for regions of a graph."""
+        if self.place is None or self.place.graph is not graph:
+            outside = self.constants.outside
+            self.place = Surroundings(graph, self.ranges, outside, self.directions, self.folder)
+            self.kept.clear()
+        return self.place
 
     def keeps_digits(self, surroundings: Surroundings, region: Region, solution: Solution) -> bool:
         """Whether a solution loses no digits at the region's own constants, see `cancellation`.
 
-        The search did not see their data. Where it does, the region is searched anew without such
-        rules.
+        The search did not see their data.
         """
+        if not self.doubted(region, solution) or self.kept.get(region.nodes) is solution:
+            return True
+        if solution.trail is None:
+            return False
+        try:
+            repeated(surroundings, region.outputs, region.inputs, solution.trail, "a solution")
+        except Unfounded:
+            return False
+        self.kept[region.nodes] = solution
+        return True
+
+    def doubted(self, region: Region, solution: Solution) -> set[Hazard]:
+        """How the rules of a solution may lose digits, less what its search has avoided."""
         rules = self.directions
         hazards = {hazard_of(rules[name]) for name in solution.rules if name in rules}
-        doubted = {each for each in hazards if each and not region.careful.includes(each)}
-        if not doubted:
-            return True
-        try:
-            if solution.trail is not None:
-                repeated(surroundings, region.outputs, region.inputs, solution.trail, "a solution")
-                return True
-        except Unfounded:
-            pass
-        avoided = Hazard.CANCELLATION if doubted - {Hazard.WEIGHTS} else Hazard.WEIGHTS
+        return {each for each in hazards if each and not region.careful.includes(each)}
+
+    def avoid(self, region: Region, solution: Solution) -> None:
+        """Search a region anew without such rules as those by which a solution loses digits."""
+        others = self.doubted(region, solution) - {Hazard.WEIGHTS}
+        avoided = Hazard.CANCELLATION if others else Hazard.WEIGHTS
         self.constants.careful.update(dict.fromkeys(region.nodes, avoided))
-        return False
 
     def within_range(self, graph: Graph, made: list[Replacement]) -> list[Replacement]:
         """Those replacements that lead to no more products whose sums the runtime cuts off.
@@ -638,12 +669,13 @@ class _Search:
         In this order each replacement is about values that the others have not changed.
         """
         made = []
-        surroundings = Surroundings(
-            graph, self.ranges, self.constants.outside, self.directions, self.folder
-        )
+        surroundings = self.surroundings(graph)
         for region in reversed(regions):
             solution = solved.get(region.key)
-            if solution is None or not self.keeps_digits(surroundings, region, solution):
+            if solution is None:
+                continue
+            if not self.keeps_digits(surroundings, region, solution):
+                self.avoid(region, solution)
                 continue
             outputs = raised(solution.outputs, region.graph, region.own, self.ranges)
             fact = RAISED if outputs != solution.outputs else ""  # not by the rules alone

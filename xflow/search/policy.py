@@ -113,10 +113,12 @@ class Policy:
     # Deciding by a measurement or an estimate
 
     least_gain: float = 0.02
-    """Least relative gain for which a region is rewritten by the estimate."""
+    """Least relative gain for which a region is rewritten by the estimate: in relation to what it
+    costs without the products that both forms have."""
     hurried_gain: float = 0.05
-    """The same where it would be measured if there were time, for a form without fewer operators:
-    the estimate errs by some percent, and what it promises beyond that is mostly true."""
+    """The same where it would be measured if there were time, in relation to the whole region, for
+    a form without fewer operators: the estimate errs by some percent, and what it promises beyond
+    that is mostly true."""
     alike: float = 0.02
     """Up to which relative difference two forms count as equally fast."""
     measured_gain: float = 0.01

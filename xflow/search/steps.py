@@ -390,6 +390,11 @@ class Steps:
         lost = self._folder.loses_numbers(value) if is_soon_folded(value) else None
         return self.careful is Hazard.WEIGHTS if lost is None else lost
 
+    def is_unseen(self, step: Step) -> bool:
+        """Whether a step reads constants whose data is not seen here."""
+        read = (value for value in step.match.bindings.values() if value.is_constant)
+        return any(self.constants(value) is None for value in read)
+
     def _loses(self, step: Step, *, near: bool = False) -> bool:
         """Whether a step that may lose digits does so with the data of constants.
 
@@ -397,8 +402,7 @@ class Steps:
         """
         match, instance = step.match, step.instance
         assert instance is not None
-        constants = [value for value in match.bindings.values() if value.is_constant]
-        if any(self.constants(value) is None for value in constants):
+        if self.is_unseen(step):
             return self.careful.includes(step.cancels)
         key = (
             id(instance),
