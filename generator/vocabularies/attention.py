@@ -7,6 +7,7 @@ they mean different things.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 from xflow.core.registry import Attribute
@@ -114,26 +115,37 @@ def _shared(sort: str, result: str, width: int) -> tuple[Production, ...]:
 
 
 def _grouped(
-    name: str, attention: str, reals: Mapping[Fraction, str], **given: Attribute
+    name: str,
+    attention: str,
+    reals: Mapping[Fraction, str],
+    *,
+    chosen: bool = False,
+    **given: Attribute,
 ) -> Vocabulary:
-    """Heads of keys and values, each for several heads of queries: repeated, or as they are."""
+    """Heads of keys and values, each for several heads of queries: repeated, or as they are.
+
+    With masks, or without; where keys are `chosen`, with masks of Booleans alone.
+    """
     attributes = choices(**{key: [value] for key, value in given.items()})
     return Vocabulary(
         name,
         (
             Input("q", QUERY, "B H S D", (BATCH, HEADS * SHARED, QUERIES, DEPTH)),
             *HEADS_FIRST[1:],
-            MASKS[0],
-            MASKS[3],
-            MASKS[4],
-            Input("g", MASK, "B H S L", (BATCH, HEADS * SHARED, QUERIES, KEYS)),
+            *(
+                replace(mask, dtype="BOOL") if chosen else mask
+                for mask in (
+                    *(MASKS[number] for number in (0, 3, 4)),
+                    Input("g", MASK, "B H S L", (BATCH, HEADS * SHARED, QUERIES, KEYS)),
+                )
+            ),
         ),
         (
             *_shared(KEY, "keys", DEPTH),
             *_shared(VALUE, "values", WIDTH),
             *(
                 Production(attention, (QUERY, *rest), OUT, attributes)
-                for mask in ((), (MASK,))
+                for mask in (((MASK,),) if chosen else ((), (MASK,)))
                 for rest in ((KEY, VALUE, *mask), ("keys", "values", *mask))
             ),
         ),
@@ -147,6 +159,14 @@ def _grouped(
 
 
 GROUPED = _grouped("grouped queries", "Attention", {SYMBOL: "s"}, scale=SYMBOL)
+GROUPED_CHOSEN = _grouped(
+    "grouped queries of chosen keys",
+    "MaskedAttention",
+    {SYMBOL: "s"},
+    chosen=True,
+    scale=SYMBOL,
+)
+"""As PyTorch exports it from opset 23 on."""
 
 CAPS = {SYMBOL: "s", OTHER_SYMBOL: "c"}
 CAPPED = Vocabulary(
@@ -500,6 +520,7 @@ ATTENTION = Family(
     (
         SPELLED_OUT,
         GROUPED,
+        GROUPED_CHOSEN,
         CAPPED,
         GROUPED_CAPPED,
         ONE_HEAD,

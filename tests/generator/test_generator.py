@@ -402,6 +402,15 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
             for scaled in ("Mul(q, Scalar(value=s)), k", "q, Mul(k, Scalar(value=s))")
         ),
         (
+            attention.GROUPED_CHOSEN,
+            "q[B, H*n, S, D] k[B, H, L, D] v[B, H, L, E] a[B, 1, S, L]:bool",
+            "MaskedAttention(q, "
+            "Reshape(Expand(Unsqueeze(k, axes=[2]), shape=[B, H, n, L, D]), shape=[B, H*n, L, D]), "
+            "Reshape(Expand(Unsqueeze(v, axes=[2]), shape=[B, H, n, L, E]), shape=[B, H*n, L, E]), "
+            "a, scale=s)",
+            "MaskedAttention(q, k, v, a, scale=s)",
+        ),
+        (
             batched_heads.ONE_HEAD,
             "q[N, S, D] c[N, D, L] g[N, S, L] v[N, L, E]",
             "MatMul(Softmax(Add(MatMul(q, c), g)), v)",

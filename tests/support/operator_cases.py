@@ -49,7 +49,8 @@ POSITIVE = {
 """Inputs that must not be negative, because a root or a logarithm is taken of them."""
 
 BROADCASTING = {op.name for op in operators() if op.elementwise} | {
-    *("MatMul", "Gemm", "Expand", "Attention", "CappedAttention", "FusedMatMul")
+    *("MatMul", "Gemm", "Expand", "Attention", "CappedAttention", "FusedMatMul"),
+    "MaskedAttention",
 }
 """Operators that treat an extent that is literally 1 differently from a symbol."""
 
@@ -61,6 +62,11 @@ def cases() -> list[tuple[Operator, Example]]:
         for op in operators()
         for e in op.examples
     ]
+
+
+CHOOSING = {"MaskedAttention": 3}
+"""Inputs of Booleans of which each row has one that is true, because something is divided by how
+many there are."""
 
 
 def at_each_example(
@@ -134,6 +140,8 @@ def exact_inputs(op: Operator, example: Example) -> list[Array]:
             assert isinstance(low, int)
             assert isinstance(high, int)
             places = rng.integers(low, max(high, low + 1), shape)
+            if position == CHOOSING.get(op.name):
+                places[..., 0] = 1
             if sort == CODE:
                 places = np.asarray(places + 2, numpy_type(code_type(op, example)))
             arrays.append(places if sort == CODE else places.astype(KINDS[sort]))

@@ -38,9 +38,9 @@ from xflow.core.spec import (
 KEEPING = frozenset(
     (
         *("Add", "Attention", "CappedAttention", "Concat", "Conv", "Div", "Erf", "Expand"),
-        *("Gather", "Gelu", "Identity", "LayerNormalization", "MatMul", "Mul", "Neg"),
-        *("RMSNormalization", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape", "Scalar"),
-        *("Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile"),
+        *("Gather", "Gelu", "Identity", "LayerNormalization", "MaskedAttention", "MatMul"),
+        *("Mul", "Neg", "RMSNormalization", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape"),
+        *("Scalar", "Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile"),
         *("Transpose", "Unsqueeze"),
     )
 )

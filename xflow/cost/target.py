@@ -166,7 +166,11 @@ class TargetModel:
     )  # fmt: skip
     """Other operators that it computes on codes."""
     products: Mapping[str, str] = field(
-        default_factory=lambda: {"Einsum": "MatMul", "CappedAttention": "Attention"}
+        default_factory=lambda: {
+            "Einsum": "MatMul",
+            "CappedAttention": "Attention",
+            "MaskedAttention": "Attention",
+        }
     )
     """Operators that the runtime computes by another one's kernel, with data moved around it."""
     bandwidth: float = 45e9

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import cycle
+from typing import ClassVar
 
 import numpy as np
 
 from xflow.core.arguments import declare, number, size
 from xflow.core.composite import Composite, made, real, scaled
 from xflow.core.constraint import at_least, equal
+from xflow.core.intervals import Floats, Range
 from xflow.core.node import Value
 from xflow.core.registry import (
     Array,
@@ -27,6 +29,7 @@ from xflow.core.registry import (
     require,
 )
 from xflow.core.size import Size, floor_divide
+from xflow.core.sorts import BOOL, ELEMENT, REAL
 
 HEADS_FIRST, HEADS_LAST = 4, 3
 """The ranks of [batch, heads, sequence, head size] and [batch, sequence, heads * head size]."""
@@ -43,9 +46,9 @@ class Attention(Composite):
     [S, L], those before them [B, H], where each may be 1 or be left out.
 
     ONNX also has masks that are broadcast along S or L or shorter than L, which ONNX Runtime's
-    kernel refuses; masks of Booleans, causal masks, and keys and values of the past. These are not
-    declared; its softcap is `CappedAttention`. The kernel takes neither a scale that is not
-    positive nor empty inputs.
+    kernel refuses; causal masks, and keys and values of the past. These are not declared; its
+    softcap is `CappedAttention`, and a mask of Booleans `MaskedAttention`. The kernel takes neither
+    a scale that is not positive nor empty inputs.
     """
 
     name = op_type = "Attention"
@@ -58,7 +61,7 @@ class Attention(Composite):
         kv_num_heads=AttributeSpec(Kind.INT, 0),
     )
     ignored = frozenset({"qk_matmul_output_mode"})
-    mask = 3
+    mask: ClassVar[int | None] = 3
     narrow = True
     examples = tuple(
         Example(shapes, {"scale": scale, **heads})
@@ -149,9 +152,7 @@ class Attention(Composite):
             k, v = (_shared(value, q.shape[1]) for value in (k, v))
         scores = made("MatMul", q, made("Transpose", k, perm=(0, 1, 3, 2)))
         scores = self._bounded(scaled(real(attributes, "scale"), scores), attributes)
-        if len(inputs) > 3:
-            scores = made("Add", scores, inputs[3])
-        y = made("MatMul", made("Softmax", scores, axis=3), v)
+        y = made("MatMul", self._weights(scores, inputs[3:]), v)
         if len(shapes[0]) == HEADS_FIRST:
             return (y,)
         batch, heads, length, part = y.shape
@@ -161,6 +162,10 @@ class Attention(Composite):
     def _bounded(self, scores: Value, attributes: Attributes) -> Value:
         """Scaled scores as the mask is added to them."""
         return scores
+
+    def _weights(self, scores: Value, masks: Sequence[Value]) -> Value:
+        """The weights of values, from scores and a mask, if there is one."""
+        return made("Softmax", made("Add", scores, masks[0]) if masks else scores, axis=3)
 
     def _heads_first(self, value: Value, shape: Shape) -> Value:
         if len(value.shape) == HEADS_FIRST:
@@ -189,10 +194,11 @@ class Attention(Composite):
         grouped = q.reshape(batch, groups, times, *q.shape[2:])
         scores = np.matmul(grouped, k[:, :, None].swapaxes(3, 4)) * number(attributes["scale"], q)
         scores = self._bounded_arrays(scores, attributes)
-        scores = sum(masks, start=scores.reshape(batch, heads, length, k.shape[2]))
+        scores = self._added(scores.reshape(batch, heads, length, k.shape[2]), masks)
         largest = scores.max(axis=3, keepdims=True, initial=-np.inf)
-        powers = np.exp(scores - largest)
-        weights = powers / powers.sum(axis=3, keepdims=True)
+        with np.errstate(invalid="ignore"):  # of a row that is -inf throughout
+            powers = np.exp(scores - largest)
+            weights = powers / powers.sum(axis=3, keepdims=True)
         weights = np.where(np.isneginf(largest), np.zeros_like(weights), weights)
         weights = weights.reshape(batch, groups, times, length, k.shape[2])
         y = np.matmul(weights, v[:, :, None]).reshape(batch, heads, length, v.shape[3])
@@ -202,6 +208,10 @@ class Attention(Composite):
 
     def _bounded_arrays(self, scores: Array, attributes: Attributes) -> Array:
         return scores
+
+    def _added(self, scores: Array, masks: Sequence[Array]) -> Array:
+        """Scores with a mask, if there is one: -inf where a key does not count."""
+        return np.asarray(sum(masks, start=scores))
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
@@ -276,6 +286,52 @@ class CappedAttention(Attention):
 
     def has_form(self, attributes: Attributes) -> bool:
         return super().has_form(attributes) and _is_positive(attributes.get("softcap"))
+
+
+@register
+class MaskedAttention(Attention):
+    """``p / sum(p) @ v`` with ``p = where(mask, e, 0 * e)``, ``e = exp(scale * q @ transpose(k))``.
+
+    Shapes, heads and masks are those of `Attention`, but that the mask is there, and says of which
+    keys the values are averaged. The runtime's kernel adds the least float to the other scores, and
+    gives zeros where there is no key that counts. It does not take those out: a NaN in a key makes
+    the result NaN wherever it is. Together with a softcap, it is not declared.
+    """
+
+    name = "MaskedAttention"
+    arity = (4, 4)
+    takes = (ELEMENT, ELEMENT, ELEMENT, BOOL)
+    mask = None
+    examples = tuple(
+        replace(example, types=(REAL, REAL, REAL, BOOL))
+        for example in Attention.examples
+        if len(example.shapes) > 3
+    )
+
+    def _weights(self, scores: Value, masks: Sequence[Value]) -> Value:
+        powers = made("Exp", scores)
+        powers = made("Where", masks[0], powers, made("Mul", powers, 0))
+        return made("Div", powers, made("ReduceSum", powers, axes=(3,)))
+
+    def bounds(
+        self,
+        inputs: Sequence[Range],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        floats: Floats,
+    ) -> Range | None:
+        """The kernel takes the largest score off, so that no exponential overflows.
+
+        Where no key counts, it gives zeros.
+        """
+        most = floats.moderate
+        if most is None or not all(x.is_real and x.within(most) for x in inputs[:3]):
+            return None
+        return Range(-most, most)
+
+    def _added(self, scores: Array, masks: Sequence[Array]) -> Array:
+        added = np.where(masks[0].astype(bool), 0, -np.inf)
+        return np.asarray(scores + added.astype(scores.dtype))
 
 
 def _is_positive(attribute: Attribute | None) -> bool:

@@ -25,7 +25,7 @@ COUNTING = frozenset(("Shape", "Size"))
 MULTIPLIED: Mapping[str, int] = {
     **dict.fromkeys(("Mul", "Div", "Pow", "MatMul", "FusedMatMul", "Gemm"), 2),
     **dict.fromkeys(("Conv", "ConvTranspose", "DeformConv"), 2),
-    **dict.fromkeys(("Attention", "CappedAttention", "GRU", "LSTM", "RNN"), 3),
+    **dict.fromkeys(("Attention", "CappedAttention", "MaskedAttention", "GRU", "LSTM", "RNN"), 3),
     "Einsum": 26,
 }
 """Of how many of its first inputs an operator makes products."""
