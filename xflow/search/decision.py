@@ -125,11 +125,11 @@ class Decider:
     def _least_gain(self, state: State, original: State, *, hurried: bool) -> float:
         """The cost that a form has to gain by the estimate.
 
-        It is a part of that of the region without the products that both forms have: however far
-        the estimate errs about these, it does so in both. The operators before a product with a
-        whole vocabulary gain nothing beside it, and are as well known as elsewhere. A form that
-        only leaves something out may be as dear. Where there is no time to measure, the region
-        counts as a whole, as it would if it were measured.
+        It is a part of the region's, or a larger one of that without the products that both forms
+        have, if that is less: however far the estimate errs about these, it does so in both. The
+        operators before a product with a whole vocabulary gain nothing beside it, and are as well
+        known as elsewhere. A form that only leaves something out may be as dear. Where there is no
+        time to measure, the region counts as a whole, as it would if it were measured.
         """
         policy = self._policy
         if hurried:
@@ -137,7 +137,8 @@ class Decider:
             return original.cost * (policy.least_gain if simpler else policy.hurried_gain)
         if self._cost.layouts is not None and _is_part(state.graph, original.graph):
             return -policy.alike * original.cost
-        return policy.least_gain * (original.cost - self._in_common(state, original))
+        rest = original.cost - self._in_common(state, original)
+        return policy.least_gain * min(original.cost, policy.beside * rest)
 
     def _in_common(self, state: State, original: State) -> float:
         """The cost of the products that both forms have, as far as it is known by itself.

@@ -113,8 +113,10 @@ class Policy:
     # Deciding by a measurement or an estimate
 
     least_gain: float = 0.02
-    """Least relative gain for which a region is rewritten by the estimate: in relation to what it
-    costs without the products that both forms have."""
+    """Least relative gain for which a region is rewritten by the estimate."""
+    beside: float = 2.5
+    """How many times that part a form may gain instead of what a region costs without the products
+    that both have. It is more, since each such rewrite leads to a further pass."""
     hurried_gain: float = 0.05
     """The same where it would be measured if there were time, in relation to the whole region, for
     a form without fewer operators: the estimate errs by some percent, and what it promises beyond
