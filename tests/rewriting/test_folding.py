@@ -87,10 +87,14 @@ def test_a_real_is_kept_in_what_onnx_stores_it_in(op: Operator, name: str) -> No
     assert op.stored(name, DOUBLE) == (SINGLE if op.op_type and op.name != "Clip" else DOUBLE)
     example = op.examples[0]
     given = {**example.attributes, name: RealSymbol("e")}
-    inputs = [leaf(str(k), TensorType(REAL, shape)) for k, shape in enumerate(example.shapes)]
+    sorts = [(str(k), op.sort(k), shape) for k, shape in enumerate(example.shapes)]
+    inputs = [leaf(key, TensorType(sort, shape)) for key, sort, shape in sorts]
     pattern = apply(op, inputs, given)
     for dtype in ("FLOAT", "DOUBLE"):
-        own = {str(k): leaf(str(k), TensorType(dtype, s)) for k, s in enumerate(example.shapes)}
+        own = {
+            key: leaf(key, TensorType(dtype if sort == REAL else sort, shape))
+            for key, sort, shape in sorts
+        }
         for number in (0.1, 1e-60, 1e60, 0.125, float(np.float32(0.1))):
             match = Match((), own, {}, {"e": Fraction(number)}, frozenset(), dtype)
             stored = np.float32 if op.stored(name, dtype) == SINGLE else np.float64
