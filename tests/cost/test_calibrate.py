@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -62,10 +63,12 @@ class FakeMeasurer(Measurer):
         default: float = 1e-4,
         provider: str = "cpu",
         once: str = "",
+        cuts_off: bool = False,
     ) -> None:
         super().__init__(Target(provider, 2))
         self.seconds_of = dict(seconds)
         self.once = once
+        self.cuts_off = cuts_off
         self.default = default
         self.models = 0
         self.batches: set[int] = set()
@@ -78,6 +81,15 @@ class FakeMeasurer(Measurer):
         if any(node.op_type == self.once for model in loaded for node in model.graph.node):
             self.seconds_of.pop(self.once, None)
         return timed
+
+    def outputs(self, model: bytes, inputs: Sequence[Any], *_: Any) -> list[Any] | Failed:
+        """The results of products on codes: right, or with sums that are cut off."""
+        right = next(
+            right
+            for graph, x, right in peak_probes.extremes(Constants())
+            if x.shape == inputs[0].shape
+        )
+        return [np.full(2, right / 2 if self.cuts_off else right, np.float32)]
 
     def timing(self, model: onnx.ModelProto) -> Timing | Failed:
         sizes = [
@@ -98,6 +110,9 @@ class FakeMeasurer(Measurer):
 
 
 class BrokenMeasurer(FakeMeasurer):
+    def outputs(self, model: bytes, inputs: Sequence[Any], *_: Any) -> list[Any] | Failed:
+        return Failed("it broke")
+
     def timing(self, model: onnx.ModelProto) -> Timing | Failed:
         return Failed("it broke")
 
@@ -132,6 +147,7 @@ class TestProbes:
             *peak_probes.peaks(constants),
             *peak_probes.layouts(constants).values(),
             *peak_probes.groups(constants).values(),
+            *peak_probes.on_codes(constants),
         ]
         names = {probe.name for probe in made}
         assert {"slow.Relu", "slow.Softmax", "slow.Transpose", "peak.Conv", "peak.Gemm"} <= names
@@ -139,6 +155,23 @@ class TestProbes:
             newest = max(getattr(node.op, "since", 1) for node in probe.graph.nodes)
             model = region_model(probe.graph, constants, opset=max(OPSET, newest))
             onnx.checker.check_model(onnx.load_from_string(model))
+
+    def test_products_on_codes_are_computed_on_codes(self, tmp_path: Path) -> None:
+        constants = Constants()
+        for probe in peak_probes.on_codes(constants):
+            found = optimized(region_model(probe.graph, constants, opset=OPSET), tmp_path)
+            kernel = "QLinearConv" if "Conv" in probe.name else "QLinearMatMul"
+            assert found[kernel] == peak_probes.ROW_OF
+
+    def test_the_greatest_products_are_exact_without_the_kernels_on_codes(self) -> None:
+        constants = Constants()
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        for graph, x, right in peak_probes.extremes(constants):
+            data = region_model(graph, constants, opset=OPSET)
+            session = onnxruntime.InferenceSession(data, options)
+            (result,) = session.run(None, {session.get_inputs()[0].name: x})
+            np.testing.assert_allclose(result, right, rtol=1e-6)
 
     def test_images_in_blocks_are_told_from_others_by_their_channels(self, tmp_path: Path) -> None:
         constants = Constants()
@@ -295,6 +328,24 @@ class TestNumbers:
         measurer = FakeMeasurer({}, provider="cuda")
         calibrate(measurer)
         assert max(measurer.batches) == probes.BATCHES["cuda"]
+
+    @pytest.mark.parametrize("cuts_off", [False, True])
+    def test_sums_are_cut_off_where_they_are_seen_to_be(self, cuts_off: bool) -> None:
+        found = numbers(FakeMeasurer({}, cuts_off=cuts_off))
+        assert with_numbers(TargetModel(), found).cuts_off is cuts_off
+
+    def test_sums_may_be_cut_off_where_nothing_was_measured(self) -> None:
+        assert with_numbers(TargetModel(), {"peak.Conv": 1e12}).cuts_off
+
+    def test_how_fast_products_on_codes_are_says_nothing_of_others(self) -> None:
+        found = dict.fromkeys(("peak.Conv", "peak.MatMul", "peak.Gemm"), 1.7e11)
+        fast = dict.fromkeys((f"{name}.codes" for name in ("peak.Conv", "peak.MatMul")), 1e13)
+        plain, target = (with_numbers(TargetModel(), each) for each in (found, {**found, **fast}))
+        assert target.peak["Conv.codes"] == 1e13
+        assert target.bandwidth == plain.bandwidth
+        assert {n: v for n, v in target.peak.items() if f"peak.{n}" not in fast} == {
+            n: v for n, v in plain.peak.items() if f"peak.{n}" not in fast
+        }
 
     def test_what_fails_keeps_its_default_and_says_so(self) -> None:
         found = calibrate(BrokenMeasurer({}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -10,6 +12,7 @@ from coded_networks import Builder, residual_network
 from xflow.core.graph import Graph
 from xflow.cost.estimate import Estimator
 from xflow.cost.quantized import Codes, Units
+from xflow.cost.target import TargetModel
 from xflow.onnx.importer import import_model
 
 
@@ -17,9 +20,9 @@ def graph_of(net: Builder, result: str) -> Graph:
     return import_model(ir.from_proto(net.model(result))).graph
 
 
-def units_of(graph: Graph) -> Units:
+def units_of(graph: Graph, cuts_off: bool = True) -> Units:
     target = Estimator().target
-    return Codes(target.coded_products, target.coded).units(graph)
+    return Codes(target.coded_products, target.coded, cuts_off).units(graph)
 
 
 def names(units: Units) -> list[str]:
@@ -41,6 +44,32 @@ def test_products_are_on_codes_without_a_sign_alone(
 ) -> None:
     units = units_of(import_model(ir.from_proto(residual_network(images, weights))).graph)
     assert (names(units), units.cut_off) == (fused, cut_off)
+
+
+@pytest.mark.parametrize(
+    ("images", "weights", "fused", "signed"),
+    [
+        ("uint8", "uint8", ["Add", "Conv", "Conv", "Conv"], 0),
+        ("uint8", "int8", ["Add", "Conv", "Conv", "Conv"], 3),
+        ("int8", "int8", ["Conv"], 1),
+    ],
+)
+def test_weights_may_have_a_sign_where_no_sums_are_cut_off(
+    images: str, weights: str, fused: list[str], signed: int
+) -> None:
+    graph = import_model(ir.from_proto(residual_network(images, weights))).graph
+    units = units_of(graph, cuts_off=False)
+    assert (names(units), len(units.signed), units.cut_off) == (fused, signed, 0)
+
+
+def test_weights_with_a_sign_take_less_time_where_they_are_exact() -> None:
+    def seconds(weights: str, cuts_off: bool) -> float:
+        net = Builder("uint8", weights)
+        graph = graph_of(net, net.convolution(net.quantized("x"), 3, 4096))
+        return Estimator(replace(TargetModel(), cuts_off=cuts_off))(graph)
+
+    assert seconds("int8", False) < seconds("uint8", False)
+    assert seconds("int8", True) > seconds("uint8", True)
 
 
 def test_a_result_that_is_also_read_as_floats_is_not_on_codes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -16,9 +17,16 @@ from runtime import run_model
 
 import xflow
 from xflow.cli import entry
+from xflow.core.deadline import Deadline
 from xflow.core.errors import ExitCode
 from xflow.core.registry import Array, Operator
+from xflow.cost.estimate import EstimatedCost, Estimator
+from xflow.cost.target import TargetModel
 from xflow.onnx.importer import import_model
+from xflow.pipeline.pipeline import told_of_codes
+from xflow.rewriting.replacement import apply_replacements
+from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.driver import search
 
 
 def run(model: onnx.ModelProto, x: Array) -> list[Array]:
@@ -153,3 +161,27 @@ def test_what_is_not_described_passes_through(text: dict[str, object], described
     graph = import_model(ir.from_proto(onnx.parser.parse_model(TEXT.format(**given)))).graph
     names = [str(node.op) for node in graph.nodes if isinstance(node.op, Operator)]
     assert len(names) == described
+
+
+@pytest.mark.parametrize("cuts_off", [True, False])
+def test_weights_keep_their_signs_where_no_sums_are_cut_off(cuts_off: bool) -> None:
+    """And where more of them are than before on other processors, that is told."""
+    imported = import_model(ir.from_proto(residual_network()))
+    graph = imported.graph
+    estimator = Estimator(replace(TargetModel(), cuts_off=cuts_off))
+    rules = [rule for rule in load_rules(default_directory()) if "recoded" in rule.name]
+    found = search(
+        graph,
+        rules,
+        EstimatedCost(estimator),
+        deadline=Deadline.after(20),
+        constants=imported.constants,
+    ).replacements
+    after = apply_replacements(graph, found)
+    read = [node.inputs[0] for node in after.nodes if node.is_operator("DequantizeLinear")]
+    weights = {codes.type.dtype for codes in read if codes.is_constant}
+    images = {codes.type.dtype for codes in read if not codes.is_constant}
+    assert len(estimator.codes.units(after).fused) == 4
+    assert "UINT8" in images
+    assert weights == ({"UINT8"} if cuts_off else {"INT8"})
+    assert len(told_of_codes(graph, found).warnings) == (0 if cuts_off else 1)

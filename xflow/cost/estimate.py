@@ -51,7 +51,8 @@ class Estimator:
         """The factor by which the seconds at each setting of the sizes count."""
         self.fusions = Fusions(self.target.fusions)
         self.layouts = LayoutModel(self.target.layout)
-        self.codes = Codes(self.target.coded_products, self.target.coded)
+        products, others = self.target.coded_products, self.target.coded
+        self.codes = Codes(products, others, self.target.cuts_off)
         self._seconds: dict[Node, float] = {}
         self._alike: dict[object, float] = {}
         self._corrections: dict[Hashable, float] = {}
@@ -79,7 +80,7 @@ class Estimator:
             if node.constant or isinstance(node.op, Leaf) or node in inside or node in transposed:
                 continue
             if node in units.fused:
-                total += self._on_codes(node)
+                total += self._on_codes(node, node in units.signed)
                 continue
             if node in kernels:
                 total += self._kernel(kernels[node], node)
@@ -156,15 +157,20 @@ class Estimator:
         seconds = self._moving(moved * target.slow.get(kernel.name, 1.0)) + self._call + fused
         return self._counted(Sort.PATTERN, kernel.name, seconds, node, kernel)
 
-    def _on_codes(self, node: Node) -> float:
+    def _on_codes(self, node: Node, signed: bool) -> float:
         """The seconds that an operator takes that is computed on codes."""
         target = self.target
         types = (*(value.type for value in node.inputs), *node.types)
         moved = sum(self._int(product(kind.shape)) for kind in types)
         name = operator_name(node)
-        seconds = self._moving(moved)
+
+        def number(of: Mapping[str, float], key: str, default: float) -> float:
+            plain = of.get(key, default)
+            return of.get(f"{key}.signed", plain) if signed else plain
+
+        seconds = self._moving(moved * number(target.coded, name, 1.0))
         if name in target.coded_products:
-            peak = target.peak[name] * target.coded_products[name]
+            peak = number(target.peak, target.coded_products[name], target.other_peak)
             seconds = max(seconds, self._computing(node, peak))
         return self._counted(Sort.CODED, name, seconds + self._call, node)
 

@@ -27,7 +27,15 @@ from xflow.core.errors import ModelError, ProviderError, UsageError
 from xflow.cost.child import NO_TIME
 from xflow.cost.comparison import CONFIDENCE, Comparison, Timing
 from xflow.cost.machine import LISTENING_S, Crowd
-from xflow.cost.worker import Failed, Lost, ModelSource, Worker, model_to_wire, to_wire
+from xflow.cost.worker import (
+    Failed,
+    Lost,
+    ModelSource,
+    Worker,
+    from_wire,
+    model_to_wire,
+    to_wire,
+)
 from xflow.feeds.inputs import random_inputs
 from xflow.onnx.interface import required_inputs
 from xflow.onnx.outline import outline
@@ -284,6 +292,24 @@ class Measurer:
                         else tuple(Timing(tuple(samples)) for samples in item["samples"])
                     )
         return [result for result in results if result is not None]
+
+    def outputs(
+        self, model: bytes, inputs: Sequence[Any], deadline: Deadline | None = None
+    ) -> list[Any] | Failed:
+        """What a model gives for its inputs, in their order, as it is served."""
+        names = [value.name for value in required_inputs(outline(model))]
+        feeds = dict(zip(names, map(to_wire, inputs), strict=True))
+        request = {
+            "kind": "run",
+            "model": model,
+            "options": self.target.session_options(),
+            "feeds": [feeds],
+        }
+        deadline = min(self.deadline, deadline or Deadline.after(LIMIT_S))
+        answer = self.worker.ask(request, deadline)
+        if isinstance(answer, Failed):
+            return answer
+        return [from_wire(value) for value in answer[0].values()]
 
     def compare(
         self,

@@ -4,8 +4,8 @@ An operator between DequantizeLinear and QuantizeLinear is computed on codes whe
 kernel for that: on x86, products on codes without a sign alone, others where all have one type.
 QuantizeLinear and DequantizeLinear with a sign that have one reader each it turns into those
 without, so that a value that is read twice keeps operators beside it from being fused. Of weights
-with a sign it has a fast kernel, too, but sums of two products are cut off at 16 bits there on
-processors with AVX2 alone, so that it is not counted on.
+with a sign it has faster kernels, but on processors without VNNI these cut sums of two products off
+at 16 bits, so that they are not counted on there.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class Units:
     fused: frozenset[Node] = frozenset()
     absorbed: frozenset[Node] = frozenset()
     """Conversions from codes and to codes that nothing else reads."""
+    signed: frozenset[Node] = frozenset()
+    """Those of the operators that compute with codes, or with weights, that have a sign."""
     cut_off: int = 0
     """The number of products on codes whose sums may be cut off, which count as not fused."""
 
@@ -39,11 +41,17 @@ NONE = Units()
 
 
 class Codes:
-    """Finds such operators: `products` and `others` are those of which the runtime has kernels."""
+    """Finds such operators: `products` and `others` are those of which the runtime has kernels.
 
-    def __init__(self, products: Collection[str], others: Collection[str]) -> None:
+    `cuts_off` says whether its kernels for codes without a sign and weights with one cut sums off.
+    """
+
+    def __init__(
+        self, products: Collection[str], others: Collection[str], cuts_off: bool = True
+    ) -> None:
         self._products = products
         self._others = others
+        self._cuts_off = cuts_off
 
     def units(self, graph: Graph, results: Collection[Value] = ()) -> Units:
         """The operators of a graph that are computed on codes; `results` are read elsewhere."""
@@ -54,23 +62,29 @@ class Codes:
         kept = {*graph.outputs, *results}
         fused: set[Node] = set()
         absorbed: set[Node] = set()
+        signed: set[Node] = set()
         cut_off = 0
         for end in ends:
             result = end.inputs[0]
             if result in kept or len(readers[result]) > 1:
                 continue
             types = self._types(result.node, end, readers)
-            if types == {UNSIGNED} or (len(types) == 1 and not self._is_product(result.node)):
+            mixed = types == {UNSIGNED, WEIGHTS}
+            if mixed and self._cuts_off:
+                cut_off += 1
+                continue
+            alike = len(types) == 1 and not self._is_product(result.node)
+            if mixed or alike or types == {UNSIGNED}:
                 fused.add(result.node)
                 absorbed.add(end)
-            elif types == {UNSIGNED, WEIGHTS}:
-                cut_off += 1
+                if types != {UNSIGNED}:
+                    signed.add(result.node)
         for node in graph.nodes:
             if node.is_operator(FROM_CODES) and node.outputs[0] not in kept:
                 read = readers.get(node.outputs[0], ())
                 if read and all(reader in fused for reader in read):
                     absorbed.add(node)
-        return Units(frozenset(fused), frozenset(absorbed), cut_off)
+        return Units(frozenset(fused), frozenset(absorbed), frozenset(signed), cut_off)
 
     def ties(self, graph: Graph) -> list[frozenset[Node]]:
         """Sets of nodes that are computed as one, or are once codes have other types.

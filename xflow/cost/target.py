@@ -148,23 +148,39 @@ class TargetModel:
             "Conv": 170e9, "Conv.pixels": 180e9, "ConvTranspose": 110e9, "Gemm": 160e9,
             "MatMul": 160e9, "MatMul.computed": 95e9, "FusedMatMul": 95e9, "Attention": 100e9,
             "ConvInteger": 220e9, "ConvInteger.signed": 58e9,
+            "Conv.codes": 250e9, "Conv.codes.signed": 600e9,
+            "MatMul.codes": 240e9, "MatMul.codes.signed": 550e9,
         }
     )  # fmt: skip
     """Operations per second and thread, by operator; `other_peak` for the rest. With ``.computed``
     it is that of the operator where none of its inputs is constant: it packs them each time; with
-    ``.pixels`` that of convolutions of one pixel in the layout; with ``.signed`` that where its
-    weights are integers with a sign, for which the runtime may have other kernels."""
+    ``.pixels`` that of convolutions of one pixel in the layout; with ``.codes`` that where it is
+    computed on codes, see `coded_products`; with ``.signed`` that where its weights are integers
+    with a sign, for which the runtime may have other kernels."""
     other_peak: float = 35e9
-    coded_products: Mapping[str, float] = field(
-        default_factory=lambda: {"Conv": 1.7, "MatMul": 1.7, "Gemm": 1.7}
-    )
-    """Products that the runtime computes on codes where they stand between conversions from codes
-    and to codes, and how many times as fast as in floats."""
-    coded: frozenset[str] = frozenset(
-        {"Add", "Mul", "AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax",
-         "Concat", "MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"}
+    coded_products: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "Conv": "Conv.codes", "MatMul": "MatMul.codes", "Gemm": "MatMul.codes",
+        }
     )  # fmt: skip
-    """Other operators that it computes on codes."""
+    """Products that the runtime computes on codes where they stand between conversions from codes
+    and to codes, and the names of their peaks."""
+    cuts_off: bool = True
+    """Whether its kernels for codes without a sign by weights with one cut sums of two products off
+    at 16 bits, as they do on x86 processors without VNNI. Such products do not count as computed on
+    codes then."""
+    coded: Mapping[str, float] = field(
+        default_factory=lambda: {
+            "Add": 1.8, "Mul": 3.0, "AveragePool": 1.0, "GlobalAveragePool": 1.0,
+            "LeakyRelu": 6.0, "Sigmoid": 6.0, "Softmax": 45.0, "Concat": 1.0,
+            "MaxPool": 1.0, "MaxPool.signed": 400.0,
+            "Reshape": 1.0, "Transpose": 1.0, "Squeeze": 1.0, "Unsqueeze": 1.0, "Flatten": 1.0,
+        }
+    )  # fmt: skip
+    """Other operators that it computes on codes, and how many times as long as a product of tensors
+    they take for the same bytes. ``.signed`` is with codes with a sign: beside convolutions on
+    codes, the runtime has a pool of images with their channels last for those without one alone,
+    and pools others element by element."""
     products: Mapping[str, str] = field(
         default_factory=lambda: {
             "Einsum": "MatMul",

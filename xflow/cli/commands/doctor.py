@@ -25,6 +25,9 @@ OPTIONAL = {
 }
 """Packages that some commands need, and how to install them."""
 
+CUT_OFF = "sums of two products by weights with a sign may be cut off at 16 bits"
+"""As the runtime's kernels do on x86 processors without VNNI."""
+
 
 def add(commands: Commands[Parser]) -> None:
     """Add `doctor`."""
@@ -73,9 +76,11 @@ def run(options: argparse.Namespace) -> ExitCode:
     size = path.stat().st_size if path.is_file() else 0
     with Store() as store:
         place = Platform.of("cpu", threads, runtime)
-        known = stored(place, store) is not None
+        known = stored(place, store)
         tell("measured on", f"cpu, {counted(threads, 'thread')}")
         tell("calibrated", "yes" if known else "no; the first run does it, or xflow calibrate")
+        if known is not None:
+            tell("int8", CUT_OFF if known.cuts_off else "products by weights with a sign are exact")
         tell("database", f"{path}, {format_amount(float(size), 'size')}")
         for warning in store.warnings:
             raise XflowError(warning)

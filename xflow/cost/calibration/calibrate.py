@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from xflow.core.deadline import Deadline
 from xflow.core.graph import Graph
 from xflow.core.progress import Progress
-from xflow.core.registry import Operator
+from xflow.core.registry import Array, Operator
 from xflow.cost.calibration import peak_probes, probes
 from xflow.cost.calibration.numbers import (
     ALIKE,
@@ -203,6 +205,7 @@ class _Calibrator:
         self.set_alike(_by_name(moved), _by_each(self.slowness), 1.0)
         self.set_alike(_by_name(peaks), _by_each(partial(self.rate, measure=_flops)), None)
         if is_cpu:
+            self.set_on_codes()
             self.set_layout(layouts)
         else:  # the runtime's layout is one of its kernels for processors
             self.set("layout.block", [0.0])
@@ -346,6 +349,23 @@ class _Calibrator:
             self.set_alike({"layout.reorder": [pools]}, _by_each(self.reorder), 1.0)
             self.set("group_overhead", [self.took(found["Conv.groups"], per=_groups)])
 
+    def set_on_codes(self) -> None:
+        """Set how fast products on codes are, and whether their sums are cut off."""
+        found = list(peak_probes.on_codes(self.constants))
+        self.time(found)
+        self.set_alike(_by_name(found), _by_each(partial(self.rate, measure=_flops)), None)
+        seen = [self.cuts_off(*each) for each in peak_probes.extremes(self.constants)]
+        failed = [each for each in seen if isinstance(each, Failed)]
+        self.set("cuts_off", failed or [float(any(seen))])
+
+    def cuts_off(self, graph: Graph, x: Array, right: float) -> float | Failed:
+        """1 where a product on codes is not right, else 0."""
+        data = region_model(graph, self.constants, opset=OPSET)
+        found = self.measurer.outputs(data, [x])
+        if isinstance(found, Failed):
+            return found
+        return float(not all(np.allclose(each, right) for each in found))
+
     def ratio(self, inside: Probe, outside: Probe) -> float | Failed:
         """How many times as long the second of two probes takes for as much arithmetic."""
         fast, slow = (self.rate(probe, _flops) for probe in (inside, outside))
@@ -450,6 +470,7 @@ _PLAIN = TargetModel(
     group_overhead=0.0,
     full_channels=1,
     layout=None,
+    cuts_off=False,
 )
 """A target on which nothing takes time: with one number as 1, the estimate is its multiplier."""
 _bytes = Estimator(replace(_PLAIN, bandwidth=1.0))

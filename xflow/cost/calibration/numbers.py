@@ -2,7 +2,7 @@
 
 A number is called as the field of `TargetModel`, with a key behind a dot: ``slow.Relu``. Of the
 layout there are ``layout.block`` (0: there is none), ``layout.reorder``, ``layout.outside.Conv``.
-Units are those of the fields.
+Of ``cuts_off``, 1 stands for true and 0 for false. Units are those of the fields.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ SANE: Mapping[str, tuple[float, float]] = {
     "group_overhead": (1e-9, 1e-2),
     "layout.reorder": (0.2, 50.0),
     "layout.outside": (0.5, 200.0),
+    "cuts_off": (0.0, 1.0),
 }
 """The least and the largest plausible value of a number."""
 ALIKE = 1.5
@@ -39,6 +40,9 @@ FEWEST = 3
 MOST = 2.0
 """Factor by which calls of which nothing was measured are slower or faster than by default: a GPU
 computes a hundred times as fast, and launches its kernels no faster."""
+ON_CODES = ".codes"
+"""In the names of peaks of kernels on codes: these differ most between processors, and tell nothing
+of how fast others are."""
 BLOCKS = (8, 16)
 """Channels of a block in the runtime's layouts, the fewest first."""
 
@@ -69,14 +73,14 @@ def with_numbers(target: TargetModel, numbers: Mapping[str, float]) -> TargetMod
         elif key:
             changes.setdefault(field, dict(getattr(scaled, field)))[key] = value
         else:
-            integral = isinstance(getattr(target, field), int)
-            changes[field] = round(value) if integral else value
+            kind = type(getattr(target, field))
+            changes[field] = kind(round(value)) if issubclass(kind, int) else value
     return replace(scaled, layout=_with_layout(target.layout, layout), **changes)
 
 
 def _speed(target: TargetModel, numbers: Mapping[str, float]) -> float:
     """How many times as fast as by default a machine computes."""
-    peaks = [name for name in numbers if name.startswith("peak.")]
+    peaks = [name for name in numbers if name.startswith("peak.") and ON_CODES not in name]
     ratios = [numbers[name] / default_of(target, name) for name in peaks]
     return statistics.median(ratios) if len(ratios) >= FEWEST else 1.0
 
@@ -106,7 +110,7 @@ def _scaled(target: TargetModel, speed: float, numbers: Mapping[str, float]) -> 
 
 def _believed(target: TargetModel, name: str, value: float, speed: float) -> float:
     """A number as far as what was measured differs from what is to be expected."""
-    if name == "layout.block":
+    if name in ("layout.block", "cuts_off"):
         return value
     expected, tolerance = default_of(target, name), AS_FAST
     if not expected:  # of a layout that the target does not have

@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
+import numpy as np
+
 from xflow.core.graph import Graph
+from xflow.core.node import Value
+from xflow.core.registry import Array
+from xflow.core.sorts import CODES
 from xflow.cost.calibration.probes import IMAGE, ROWS, SCORES, Constants, Probe, call
 
 ROW_OF = 5
@@ -88,6 +93,64 @@ def peaks(constants: Constants) -> Iterator[Probe]:
         for _ in range(constants.copies)
     ]
     yield Probe("peak.ConvTranspose", Graph(tuple(grown)))
+
+
+SIGNED, UNSIGNED = CODES
+MIDDLE = {SIGNED: 0, UNSIGNED: 128}
+"""Zero points, by the type of codes."""
+
+
+def on_codes(constants: Constants) -> Iterator[Probe]:
+    """Convolutions and matrix products on codes without a sign, by weights with one and without."""
+    tokens, width = ROWS[1:]
+    for weights, name in ((UNSIGNED, ".codes"), (SIGNED, ".codes.signed")):
+        kernel = (IMAGE[1], IMAGE[1], 3, 3)
+        yield _coded(f"peak.Conv{name}", constants, IMAGE, kernel, weights)
+        yield _coded(f"peak.MatMul{name}", constants, (1, tokens, width), (width, width), weights)
+
+
+def _coded(
+    name: str, constants: Constants, shape: tuple[int, ...], kernel: tuple[int, ...], weights: str
+) -> Probe:
+    """Products in a row, with a conversion to codes and back behind each."""
+    value = _quantized(constants.input(shape), constants, 0.05, MIDDLE[UNSIGNED])
+    results = []
+    for _ in range(ROW_OF):
+        parts = constants.codes(weights, *kernel), constants.constant(0.01)
+        weight = call("DequantizeLinear", *parts, constants.full(weights, MIDDLE[weights]))
+        value = _quantized(_product(value, weight), constants, 0.05, MIDDLE[UNSIGNED])
+        results.append(value)
+    return Probe(name, Graph((results[-1],)), Graph((results[0],)))
+
+
+def _product(value: Value, weight: Value) -> Value:
+    if len(weight.shape) == len(ROWS) - 1:
+        return call("MatMul", value, weight)
+    return call("Conv", value, weight, pads=(1, 1, 1, 1))
+
+
+def _quantized(value: Value, constants: Constants, scale: float, zero: int) -> Value:
+    """A value as codes without a sign make it."""
+    parameters = constants.constant(scale), constants.full(UNSIGNED, zero)
+    codes = call("QuantizeLinear", value, *parameters, to="unsigned")
+    return call("DequantizeLinear", codes, *parameters)
+
+
+def extremes(constants: Constants) -> Iterator[tuple[Graph, Array, float]]:
+    """Products of the greatest codes without a sign by the greatest weights with one.
+
+    With each, the input, and what all elements of the result are. They are half as large where
+    sums of two products are cut off at 16 bits.
+    """
+    greatest, weight, inner = 255, 127, 64
+    for shape, kernel in (((1, 8, inner), (inner, 32)), ((1, inner, 8, 8), (32, inner, 1, 1))):
+        image = _quantized(constants.input(shape), constants, 1.0, 0)
+        parts = constants.full(SIGNED, weight, *kernel), constants.constant(1.0)
+        weights = call("DequantizeLinear", *parts, constants.full(SIGNED, 0))
+        product = call("MatMul" if len(kernel) == len(ROWS) - 1 else "Conv", image, weights)
+        scale = greatest * weight * inner / 200
+        graph = Graph((_quantized(product, constants, scale, 0),))
+        yield graph, np.full(shape, greatest, np.float32), 200 * float(np.float32(scale))
 
 
 def convolution(

@@ -86,6 +86,10 @@ class Constants:
         """New codes of quantized weights, or of a zero point."""
         return self._new(np.asarray(self._random.integers(0, 128, shape), dtype.lower()), dtype)
 
+    def full(self, dtype: str, value: int, *shape: int) -> Value:
+        """New codes that are all the same."""
+        return self._new(np.full(shape, value, dtype.lower()), dtype)
+
     def constant(self, data: Array | float) -> Value:
         """A new constant of 32-bit floats."""
         return self._new(np.asarray(data, np.float32), "FLOAT")
