@@ -80,6 +80,18 @@ def test_a_result_that_is_also_read_as_floats_is_not_on_codes() -> None:
     assert not units_of(graph).fused
 
 
+def test_what_is_read_inside_and_outside_of_a_part_is_read_twice() -> None:
+    """The runtime turns no codes with a sign that two read, wherever these are."""
+    net = Builder("int8", "uint8")
+    first = net.convolution(net.quantized("x"), 3, 16)
+    second = net.convolution(first, 16, 16)
+    whole = graph_of(net, second)
+    inner = next(n.inputs[0] for n in reversed(whole.nodes) if n.is_operator("Conv"))
+    assert names(units_of(whole)) == ["Conv", "Conv"]
+    for part in (inner, inner.node.inputs[0]):
+        assert not units_of(Graph((*whole.outputs, part))).fused
+
+
 def test_floats_are_not_on_codes() -> None:
     net = Builder("uint8", "uint8")
     assert units_of(graph_of(net, net.node("Relu", "x"))) == Units()

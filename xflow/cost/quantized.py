@@ -59,7 +59,8 @@ class Codes:
         if not ends:
             return NONE
         readers = graph.users
-        kept = {*graph.outputs, *results}
+        outputs = frozenset(graph.outputs)
+        kept = {*outputs, *results}
         fused: set[Node] = set()
         absorbed: set[Node] = set()
         signed: set[Node] = set()
@@ -68,7 +69,7 @@ class Codes:
             result = end.inputs[0]
             if result in kept or len(readers[result]) > 1:
                 continue
-            types = self._types(result.node, end, readers)
+            types = self._types(result.node, end, readers, outputs)
             mixed = types == {UNSIGNED, WEIGHTS}
             if mixed and self._cuts_off:
                 cut_off += 1
@@ -121,7 +122,11 @@ class Codes:
         return operator_name(node) in self._products
 
     def _types(
-        self, node: Node, end: Node, readers: Mapping[Value, Sequence[Node]]
+        self,
+        node: Node,
+        end: Node,
+        readers: Mapping[Value, Sequence[Node]],
+        outputs: Collection[Value],
     ) -> frozenset[str]:
         """The types of the codes that an operator computes with, and that `end` makes of them.
 
@@ -132,26 +137,32 @@ class Codes:
         if not read:
             return frozenset()
         codes = [value.node.inputs[0] for value in read if value.node.is_operator(FROM_CODES)]
-        types = {served(code, readers) for code in codes if not _is_known(code)}
+        types = {served(code, readers, outputs) for code in codes if not _is_known(code)}
         if len(codes) < len(read):
             types.add(WEIGHTS)  # in a form that is not described
         signed = WEIGHTS if self._is_product(node) else SIGNED
         types |= {signed if c.type.dtype == SIGNED else UNSIGNED for c in codes if _is_known(c)}
-        return frozenset(types | {served(end.outputs[0], readers)})
+        return frozenset(types | {served(end.outputs[0], readers, outputs)})
 
 
-def served(codes: Value, readers: Mapping[Value, Sequence[Node]]) -> str:
+def served(
+    codes: Value, readers: Mapping[Value, Sequence[Node]], outputs: Collection[Value]
+) -> str:
     """The type of codes as the runtime serves them; without a sign where others give or read them.
 
-    What is outside of a part of a graph is not known, and may be what it should be.
+    What is outside of a part of a graph is not known, and may be what it should be; but what is
+    read inside and is an output of it, too, is read twice.
     """
     if codes.type.dtype != SIGNED or _is_known(codes):
         return codes.type.dtype
     read = readers.get(codes, ())
     if codes.is_leaf or not read:
         return UNSIGNED
-    once = len(read) == 1 and read[0].is_operator(FROM_CODES)
-    alone = once and len(readers.get(read[0].outputs[0], ())) <= 1
+    once = len(read) == 1 and codes not in outputs and read[0].is_operator(FROM_CODES)
+    if not once:
+        return SIGNED
+    number = read[0].outputs[0]
+    alone = len(readers.get(number, ())) + (number in outputs) <= 1
     return UNSIGNED if alone else SIGNED
 
 
