@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Quantized models: how many times as fast as the input, and as the model before it was quantized.
 
-The networks for images in `models/` are quantized here by ONNX Runtime's own quantizers, with the
-types that they take by default, and optimized by the command line.  The input, the output and the
-model in 32-bit floats are timed in turns in one process, see `judge`; input and output are compared
-on random inputs, bit by bit.
+The networks for images and the transformers in `models/` are quantized here by ONNX Runtime's own
+quantizers, with the types that they take by default, and optimized by the command line.  The input,
+the output and the model in 32-bit floats are timed in turns in one process, see `judge`; input and
+output are compared on random inputs, bit by bit.
 
-`--form dynamic` are convolutions of integers (`quantize_dynamic`), compared as they are served.
-`--form tensor` and `--form channel` have QuantizeLinear and DequantizeLinear between all operators
-(`quantize_static`), with one scale for the weights of a convolution, or one for each channel.  What
+`--form dynamic` are convolutions of integers and products of them (`quantize_dynamic`), compared as
+they are served.  `--form tensor` and `--form channel` have QuantizeLinear and DequantizeLinear
+between all operators (`quantize_static`), with one scale for the weights of an operator, or one for
+each channel; `--form mixed` is the latter with codes of images and tokens that have no sign.  What
 the runtime fuses there rounds other ties; so these are compared operator by operator, and by how
-far both are from that as they are served.
+far both are from that as they are served.  `--form operators` is `mixed` in operators that compute
+on codes themselves, as QLinearConv does.
 
     python quantized.py [MODEL ...] [--form FORM] [--threads N] [--budget S] [--seconds S]
                         [--runs N] [--out FILE]
@@ -20,7 +22,7 @@ import argparse
 import json
 import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
@@ -29,6 +31,7 @@ import numpy as np
 import onnx
 from onnxruntime.quantization import (
     CalibrationDataReader,
+    QuantFormat,
     QuantType,
     quantize_dynamic,
     quantize_static,
@@ -45,7 +48,20 @@ NETWORKS = (
     *("mobilenetv3_large_100", "efficientnet_b0", "repvgg_a0", "convnext_tiny", "nasnetalarge"),
 )
 """Those with convolutions, by name."""
-FORMS = ("dynamic", "tensor", "channel")
+TRANSFORMERS = ("bert_base", "vit_small_patch16_224", "swin_tiny_patch4_window7_224", "t5_enc")
+STATIC: Mapping[str, Mapping[str, Any]] = {
+    "tensor": {},
+    "channel": {"per_channel": True},
+    "mixed": {"per_channel": True, "activation_type": QuantType.QUInt8},
+    "operators": {
+        "per_channel": True,
+        "activation_type": QuantType.QUInt8,
+        "quant_format": QuantFormat.QOperator,
+    },
+}
+"""The settings of `quantize_static`, by form."""
+DYNAMIC = "dynamic"
+FORMS = (DYNAMIC, *STATIC)
 CALIBRATION = 3
 """Random inputs by which scales are chosen."""
 
@@ -67,10 +83,10 @@ def make(name: str, form: str, folder: Path) -> tuple[Path, Path]:
     del model.graph.value_info[:]  # some exports have shapes in it that are not those
     plain, quantized = folder / f"{name}.onnx", folder / f"{name}.int8.onnx"
     onnx.save(model, plain)
-    if form == "dynamic":
+    if form == DYNAMIC:
         quantize_dynamic(plain, quantized, weight_type=QuantType.QInt8)
     else:
-        quantize_static(plain, quantized, Drawn(model), per_channel=form == "channel")
+        quantize_static(plain, quantized, Drawn(model), **STATIC[form])
     return plain, quantized
 
 
@@ -94,9 +110,7 @@ def errors(before: Path, after: Path, threads: int, runs: int) -> tuple[float, f
 def differences(before: Path, after: Path, form: str, threads: int, runs: int) -> int:
     """Return on how many of so many random inputs the models differ in any bit."""
     graph = onnx.load(before)
-    one, other = (
-        load(path, threads, "cpu", optimized=form == "dynamic") for path in (before, after)
-    )
+    one, other = (load(path, threads, "cpu", optimized=form == DYNAMIC) for path in (before, after))
     found = 0
     for seed in range(runs):
         feeds = random_inputs(graph, seed)
@@ -146,8 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("models", nargs="*", default=[], choices=[*NETWORKS, []])
-    parser.add_argument("--form", choices=FORMS, default="dynamic", help="how they are quantized")
+    parser.add_argument("models", nargs="*", default=[], choices=[*NETWORKS, *TRANSFORMERS, []])
+    parser.add_argument("--form", choices=FORMS, default=DYNAMIC, help="how they are quantized")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for each model")
     parser.add_argument("--seconds", type=float, default=10.0, help="of timing for each model")
