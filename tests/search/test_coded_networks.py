@@ -12,6 +12,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 from coded_networks import residual_network
+from graphs import call
 from onnx import numpy_helper
 from runtime import run_model
 
@@ -19,6 +20,8 @@ import xflow
 from xflow.cli import entry
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ExitCode
+from xflow.core.graph import Graph
+from xflow.core.node import TensorType, leaf
 from xflow.core.registry import Array, Operator
 from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.target import TargetModel
@@ -185,3 +188,10 @@ def test_weights_keep_their_signs_where_no_sums_are_cut_off(cuts_off: bool) -> N
     assert "UINT8" in images
     assert weights == ({"UINT8"} if cuts_off else {"INT8"})
     assert len(told_of_codes(graph, found).warnings) == (0 if cuts_off else 1)
+
+
+def test_codes_that_are_computed_are_not_recoded() -> None:
+    """There is no operator for that; those of constants are recoded once."""
+    for constant in (False, True):
+        codes = leaf("w", TensorType("INT8", (2, 3)), constant=constant)
+        assert Graph((call("Recoded", codes, to="unsigned"),)).has_forms is constant

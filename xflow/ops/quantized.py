@@ -138,7 +138,8 @@ def _wide(array: Array) -> Array:
 class Recoded(Elementwise):
     """Codes in the other type of 8 bits: 128 more `to` "unsigned", 128 less `to` "signed".
 
-    With the zero point recoded as well, they are codes of the same numbers.
+    With the zero point recoded as well, they are codes of the same numbers. ONNX has no such
+    operator: it is computed of constants alone.
     """
 
     name = "Recoded"
@@ -170,6 +171,9 @@ class Recoded(Elementwise):
         index: Index,
     ) -> Scalar:
         return inputs[0](index) + _shift(attributes)
+
+    def has_form(self, attributes: Attributes) -> bool:
+        return False
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         (codes,) = arrays
