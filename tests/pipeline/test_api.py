@@ -24,6 +24,7 @@ from xflow.core.node import Node, Opaque, apply
 from xflow.core.registry import CONTRIB, Operator
 from xflow.cost import measure
 from xflow.cost.comparison import Comparison, Timing
+from xflow.cost.target import TargetModel
 from xflow.cost.worker import OUT_OF_TIME, Failed, Lost
 from xflow.onnx.importer import import_model
 from xflow.pipeline import api, attempts, context
@@ -427,6 +428,26 @@ def test_how_long_loading_took_tells_how_long_writing_will_take() -> None:
     between = (slow + fast) / 2
     assert attempts.afterwards(1e9, load_s=between / attempts.LOADINGS) == pytest.approx(between)
     assert attempts.afterwards(1e9, load_s=60.0) == slow, "it had to wait for its disk"
+
+
+@pytest.mark.parametrize("vnni", [False, True])
+def test_that_products_on_codes_are_exact_here_counts_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, vnni: bool
+) -> None:
+    """A model may be served elsewhere than it was optimized."""
+    seen: list[bool] = []
+
+    def costs(*_: object, model: TargetModel, **__: object) -> object:
+        seen.append(model.cuts_off)
+        return Unmeasured()
+
+    exact = dataclasses.replace(TargetModel(), cuts_off=False)
+    monkeypatch.setattr(attempts, "calibrated", lambda *_: exact)
+    monkeypatch.setattr(attempts, "stored", lambda *_: exact)
+    monkeypatch.setattr(attempts, "Costs", costs)
+    monkeypatch.setattr(attempts, "CostsAtSettings", lambda *a, **k: Unmeasured())
+    xflow.optimize(two_products(), budget=5, vnni=vnni)
+    assert set(seen) == {not vnni}
 
 
 def compared(ratio: float, low: float, passes: int) -> Comparison:

@@ -63,6 +63,7 @@ def optimize(
     keep_opset: bool = False,
     target_opset: int | None = None,
     domains: Domains = "onnx",
+    vnni: bool = False,
     keep_initializer_inputs: bool = False,
     size_threshold: int = GROWTH,
     save_repro: str | os.PathLike[str] | None = None,
@@ -88,7 +89,9 @@ def optimize(
     ``cost="estimated"`` nothing is timed. The opset is raised where operators of a newer one gain,
     to the oldest that has them or to `target_opset`; never if it is to be kept (`keep_opset`).
     Rewrites bring in standard operators only; with ``domains="ort"`` also those of ONNX Runtime's
-    own domain, and then the model runs nowhere else.
+    own domain, and then the model runs nowhere else. With `vnni`, they may bring in products on
+    codes by weights with a sign if the runtime is seen to add them up exactly here: on x86
+    processors without VNNI it does not.
     Weights that are inputs, too, become constants unless `keep_initializer_inputs`: the runtime
     cannot optimize what may change from call to call. Where a rewrite turns out to be wrong and is
     dropped, models that show it go to the folder `save_repro`. Besides random inputs, the result is
@@ -146,6 +149,7 @@ def optimize(
             keep_opset=keep_opset,
             target_opset=target_opset,
             domains=domains,
+            vnni=vnni,
             keep_initializer_inputs=keep_initializer_inputs,
             size_threshold=size_threshold,
             save_repro=None if save_repro is None else Path(save_repro),

@@ -399,7 +399,8 @@ class Finder:
     def known_target(self, store: Store) -> tuple[TargetModel, Sequence[str]]:
         """The model of this machine, and warnings; short runs do not measure it first.
 
-        Where it was not measured, that is the default one.
+        Where it was not measured, that is the default one. Whether products on codes are exact is
+        of no account unless the model is to be served on such machines alone.
         """
         run = self.run
         warnings: Sequence[str] = ()
@@ -412,7 +413,8 @@ class Finder:
                 run.processes.settle()
                 found = calibrated(place, Measurer(run.target, run.worker), store, run.tell)
                 warnings = () if found else (BUSY,)
-        return found or default_target(place), warnings
+        target = found or default_target(place)
+        return replace(target, cuts_off=target.cuts_off or not run.vnni), warnings
 
 
 def estimated_then_measured(

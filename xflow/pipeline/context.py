@@ -117,6 +117,8 @@ class Run:
     """The one to which it may be raised; None: whichever is needed."""
     domains: Domains = "onnx"
     """Of which domains operators may be that rewrites bring in."""
+    vnni: bool = False
+    """Whether products on codes may be brought in that are exact with VNNI alone."""
     keep_initializer_inputs: bool = False
     size_threshold: int = GROWTH
     inner: int = 0

@@ -11,16 +11,12 @@ import onnx_ir as ir
 
 from xflow.core.deadline import Deadline
 from xflow.core.errors import UnfeedableInput, printable
-from xflow.core.graph import Graph
 from xflow.core.registry import CONTRIB
-from xflow.core.wording import counted
 from xflow.cost.comparison import Comparison
 from xflow.cost.machine import processor_name
 from xflow.cost.measure import Setting
 from xflow.cost.objectives import EXACT
 from xflow.cost.profile import profiled
-from xflow.cost.quantized import Codes
-from xflow.cost.target import TargetModel
 from xflow.cost.worker import Failed
 from xflow.feeds.inputs import Shapes, default_shapes
 from xflow.onnx.files import write_model_atomically
@@ -37,17 +33,11 @@ from xflow.pipeline.preparation import Inside, Prepared
 from xflow.pipeline.timing_verdict import no_rewrite
 from xflow.report import summary
 from xflow.report.report import Deployment, Report
-from xflow.rewriting.replacement import Replacements, apply_replacements
 from xflow.rewriting.rule import Rule
 from xflow.validation.attribution import only_measured
 from xflow.validation.equivalence import check_equivalent
 from xflow.validation.validate import Validated
 
-WITH_VNNI = (
-    "{} more than before on codes, by weights with a sign: exact on this machine, but on x86 "
-    "processors without VNNI the runtime cuts sums of two of their terms off at 16 bits."
-)
-"""What is told where the result is exact on fewer processors than the input."""
 PROFILE_S, PROFILE_LEAST_S, PROFILE_MOST_S = 0.5, 5.0, 20.0
 """Seconds for which a model is run for its profile; those that there are in any case, and at most,
 loading included: slow models have used up their time, and are those that one asks about."""
@@ -135,7 +125,6 @@ class Pipeline:
             told += Told((judgement.objection,))
         elif isinstance(found, SearchedModel):
             told += self.told(found.prepared)
-            told += told_of_codes(found.imported.graph, judgement.verdict.replacements)
         if isinstance(found, SearchedModel):
             account = account_for(
                 run,
@@ -323,14 +312,3 @@ class Pipeline:
             blocks=account.blocks,
         )
         return Result(model, report)
-
-
-def told_of_codes(graph: Graph, replacements: Replacements) -> Told:
-    """A warning where more products than before are cut off on processors without VNNI."""
-    target = TargetModel()
-    assert target.cuts_off
-    codes = Codes(target.coded_products, target.coded, target.cuts_off)
-    graphs = (graph, apply_replacements(graph, replacements))
-    before, after = (codes.units(each).cut_off for each in graphs)
-    more = after - before
-    return Told(warnings=(WITH_VNNI.format(counted(more, "product")),) if more > 0 else ())

@@ -79,6 +79,11 @@ def add(commands: Commands[Parser]) -> None:
         help="bring in standard operators only, or those of ONNX Runtime's own domain, too (onnx)",
     )
     add_argument(
+        "--vnni",
+        action="store_true",
+        help="on codes of 8 bits, use kernels that are exact on processors with VNNI alone",
+    )
+    add_argument(
         "--keep-initializer-inputs",
         action="store_true",
         help="weights that are inputs, too, stay inputs (they become constants)",
@@ -174,6 +179,7 @@ def _optimize_file(options: argparse.Namespace) -> ExitCode:
             keep_opset=options.keep_opset,
             target_opset=options.target_opset,
             domains=options.domains,
+            vnni=options.vnni,
             keep_initializer_inputs=options.keep_initializer_inputs,
             size_threshold=options.size_threshold,
             save_repro=options.save_repro,
