@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from xflow.rewriting.rule import Rule
 from xflow.verifier.preconditions import (
     balances,
     definitions,
+    independent,
     left_conditions,
     lower_bounds,
     size_names,
@@ -166,7 +167,28 @@ class Sampler:
                 if sizes is not None:
                     return sizes
             self._misses += 1
-        return self._solve()
+        return self._drawn_apart() if len(self._parts) > 1 else self._solve()
+
+    @cached_property
+    def _parts(self) -> list[Sampler]:
+        """Samplers of the symbols in groups that no condition connects.
+
+        Each axis of a convolution is one, so that a guess must be lucky for one axis at a time.
+        """
+        return [
+            Sampler(names, conditions, self._rng, self._special)
+            for names, conditions in independent(self._names, self._conditions)
+        ]
+
+    def _drawn_apart(self) -> dict[str, int] | None:
+        """An assignment that is drawn group by group."""
+        sizes: dict[str, int] = {}
+        for part in self._parts:
+            found = part.draw()
+            if found is None:
+                return None
+            sizes |= found
+        return sizes if self._holds(sizes) else None
 
     def complete(self, free: Mapping[str, int]) -> dict[str, int] | None:
         """`free` with the symbols that are not; None where a condition does not hold."""
