@@ -66,7 +66,7 @@ AT_ENDS = 0.1
 """How many codes are the least or the greatest one of their type."""
 TRIES = 12
 GUESSES = 3000
-"""Random assignments of connected symbols tried at each rank before the solver is asked for one."""
+"""Random assignments of connected symbols tried in vain before the solver is asked for others."""
 Sizes = Mapping[str, int]
 Reader = Mapping[str, Any]
 
@@ -407,27 +407,30 @@ class _Part:
     holds: Callable[[Mapping[str, int]], bool]
     products: Sequence[Sequence[str]]
     """Symbols whose products are to be equal, as in a Reshape."""
+    low: Mapping[str, int]
+    """Lower bounds of the symbols."""
     guesses: int = GUESSES
 
     @classmethod
     def of(cls, names: Sequence[str], conditions: Sequence[Constraint]) -> _Part:
         holds = compiled_conditions(conditions)
-        return cls(names, conditions, _defined(conditions), holds, _products(conditions))
+        low = {name: _least(name, conditions) for name in names}
+        return cls(names, conditions, _defined(conditions), holds, _products(conditions), low)
 
     def draw(self, rng: random.Random) -> dict[str, int] | None:
         """Integers that satisfy the conditions; None where none are found."""
-        low = {name: _least(name, self.conditions) for name in self.names}
         while self.guesses:
             self.guesses -= 1
             free = (name for name in self.names if name not in self.defined)
-            sizes = {name: max(low[name], _integer(rng)) for name in free}
+            sizes = {name: max(self.low[name], _integer(rng)) for name in free}
             if self.products and self.guesses % 4:
                 sizes |= _factors(self.products, rng)
             if _complete(sizes, self.defined) and self.holds(sizes):
+                self.guesses = GUESSES
                 return sizes
         for _ in range(TRIES):  # what the solver finds need not hold where it divides by 0
             order = rng.sample(self.names, len(self.names))
-            wanted = {name: max(low[name], _integer(rng)) for name in order}
+            wanted = {name: max(self.low[name], _integer(rng)) for name in order}
             found = find_integers(tuple(self.conditions), wanted)
             if found is None or self.holds(found):
                 return found
