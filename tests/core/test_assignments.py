@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xflow.core.assignments import MOST, Assignment, Assignments
+from xflow.core.assignments import MOST, Assignment, Assignments, independent
 from xflow.core.constraint import at_least, equal, less
 from xflow.core.size import Lookup, atom_size, lookup, symbol, symbols
 from xflow.verifier.algebra.arithmetic import Arithmetic, Effort
@@ -81,3 +81,46 @@ def test_an_assignment_from_elsewhere_refutes_no_contradiction() -> None:
         assert arithmetic.contradictory([less(n, 4)])
         assert not arithmetic.contradictory([less(n, 5)])
     assert Questions([at_least(n, 4)], satisfying=known).contradictory([less(symbol("n"), 4)])
+
+
+def test_conditions_without_a_common_symbol_are_satisfied_apart() -> None:
+    known = Assignments()
+    known.learn(Assignment({"n": 3, "m": 5}, {}), [])
+    known.learn(Assignment({"n": 7, "m": 2}, {}), [])
+    low, high = less(n, 4), less(m, 3)
+    assert known.satisfy([low, high])
+    assert not known.satisfy([low, high, at_least(m, n - 1)])  # 3 and 2 are in no assignment
+    assert known.unsatisfied([low], [less(m, 0)]) == [(less(m, 0),)]
+
+
+def test_elements_of_a_tensor_are_not_told_apart() -> None:
+    element = lookup("t", (0,))
+    low, high = less(element, 3), at_least(element, 3)
+    known = Assignments()
+    for number in (2, 3):
+        known.learn(Assignment({}, {Lookup("t", (0,)): number}), [])
+    assert independent([low, high]) == [(low, high)]
+    assert not known.satisfy([low, high])
+    assert Questions([], satisfying=known).contradictory([low, high])
+    with Arithmetic(satisfying=known) as arithmetic:
+        assert arithmetic.contradictory([low, high])
+
+
+def test_parts_keep_the_order_of_their_conditions() -> None:
+    first, second, third = at_least(n, 1), at_least(k, 2), at_least(m, n)
+    assert independent([first, second, third, less(k, 9)]) == [
+        (first, third),
+        (second, less(k, 9)),
+    ]
+
+
+def test_each_axis_is_asked_about_by_itself() -> None:
+    axes = [symbols(f"s_{a} k_{a} i_{a}") for a in range(4)]
+    assumed = [at_least(s, 1) for s, _, _ in axes] + [at_least(size, 2) for _, size, _ in axes]
+    inside = [c for s, size, i in axes for c in (at_least(i * s, size), less(i * s, size + 2))]
+    questions = Questions(assumed)
+    assert not questions.contradictory(inside)
+    s, size, i = axes[2]
+    assert questions.contradictory([*inside, less(i, 0)])
+    assert questions.contradictory([*inside, less(i * s, size)])
+    assert Questions([*assumed, less(s, 1)]).contradictory(inside[:1])

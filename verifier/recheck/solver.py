@@ -53,13 +53,14 @@ class Questions:
     ):
         require_solver()
         self.assumed = tuple(assumed)
+        self._assumed_set = frozenset(self.assumed)
         self.ranges = ranges
         self.codes = codes
         """Where the elements of inputs of codes are."""
         self.asked = 0
         self._manager = cvc5.TermManager()
         self._limits = dict(zip(Kind, limits, strict=True))
-        self._made: dict[Kind, _Stage] = {}
+        self._made: dict[tuple[Kind, Guards], _Stage] = {}
         self._memo: dict[object, bool] = {}
         self._satisfying = Assignments() if satisfying is None else satisfying
 
@@ -91,12 +92,11 @@ class Questions:
         # ``sum(1 * [alternative])`` is positive; all weights are, so it is 0 only without any.
         return self._unsat(path, [(1, tuple(option)) for option in alternatives], zero=True)
 
-    def _stage(self, kind: Kind) -> _Stage:
-        if kind not in self._made:
-            self._made[kind] = _Stage(
-                self._manager, self.assumed, self._limits[kind], kind, self.ranges
-            )
-        return self._made[kind]
+    def _stage(self, kind: Kind, assumed: tuple[Constraint, ...]) -> _Stage:
+        key = kind, assumed
+        if key not in self._made:
+            self._made[key] = _Stage(self._manager, assumed, self._limits[kind], kind, self.ranges)
+        return self._made[key]
 
     def _unsat(
         self,
@@ -107,7 +107,23 @@ class Questions:
         conditions = list(dict.fromkeys(path))
         key = (frozenset(conditions), tuple(weighted), zero)
         if key not in self._memo:
-            self._memo[key] = self._refuted(conditions, weighted, zero)
+            self._memo[key] = (
+                self._refuted(conditions, weighted, zero)
+                if weighted
+                else any(map(self._part_refuted, self._open_parts(conditions)))
+            )
+        return self._memo[key]
+
+    def _open_parts(self, conditions: Guards) -> Iterable[Guards]:
+        """The conditions, and what is assumed, in parts that are not known to be satisfied."""
+        return self._satisfying.unsatisfied(conditions, self.assumed)
+
+    def _part_refuted(self, part: Guards) -> bool:
+        """Whether some of the conditions, and of what is assumed, contradict each other."""
+        key = frozenset(part)
+        if key not in self._memo:
+            own = [c for c in part if c not in self._assumed_set]
+            self._memo[key] = self._refuted(own, [], False, part)
         return self._memo[key]
 
     def _refuted(
@@ -115,17 +131,20 @@ class Questions:
         conditions: Sequence[Constraint],
         weighted: list[tuple[int, tuple[Constraint, ...]]],
         zero: bool,
+        part: Guards = (),
     ) -> bool:
-        whole = () if weighted else (*conditions, *self.assumed)
-        if whole and self._satisfying.satisfy(whole):
-            return False
-        for stage in map(self._stage, Kind):
+        """Whether a weighted sum is (not) 0 nowhere; without one, whether a `part` is refuted."""
+        for kind in Kind:
+            assumed = self.assumed
+            if part and kind is Kind.PRODUCTS:  # what is assumed of other axes takes long
+                assumed = tuple(c for c in part if c in self._assumed_set)
+            stage = self._stage(kind, assumed)
             self.asked += 1
-            if stage.refutes(conditions, weighted, zero, whole):
+            if stage.refutes(conditions, weighted, zero, part):
                 return True
             if not stage.has_products:
                 return False  # further kinds would ask the same
-            if whole and stage.found is not None and self._satisfying.learn(stage.found, whole):
+            if part and stage.found is not None and self._satisfying.learn(stage.found, part):
                 return False
         return False
 

@@ -8,10 +8,11 @@ evaluated. That is exact, and the answer no is never a step of a proof.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from math import prod
 
 from xflow.core.constraint import Constraint, Relation
-from xflow.core.size import Atom, OpaqueInteger, Quotient, Size, Symbol
+from xflow.core.size import Atom, OpaqueInteger, Quotient, Size, Symbol, opaque_integers
 
 MOST = 32
 """How many assignments are remembered."""
@@ -61,13 +62,28 @@ class Assignments:
     def __init__(self) -> None:
         self._known: list[Assignment] = []
 
-    def satisfy(self, *conditions: Iterable[Constraint]) -> bool:
-        """Whether one of them is known to satisfy all of some lists of conditions."""
+    def satisfy(self, conditions: Iterable[Constraint], given: Iterable[Constraint] = ()) -> bool:
+        """Whether integers are known that satisfy all of some conditions and of those `given`."""
+        return not self.unsatisfied(conditions, given)
+
+    def unsatisfied(
+        self, conditions: Iterable[Constraint], given: Iterable[Constraint] = ()
+    ) -> list[tuple[Constraint, ...]]:
+        """Those of the conditions that no integers are known to satisfy, in `independent` parts.
+
+        All others can be satisfied, whatever satisfies these. Each part may be satisfied by another
+        assignment: each axis of a convolution by one of its own.
+        """
+        conditions, given = tuple(conditions), tuple(given)
         for number, each in enumerate(self._known):
-            if all(each.satisfies(c) for part in conditions for c in part):
+            if all(map(each.satisfies, conditions)) and all(map(each.satisfies, given)):
                 self._known.insert(0, self._known.pop(number))
-                return True
-        return False
+                return []
+        return [
+            part
+            for part in independent((*conditions, *given))
+            if not any(all(map(each.satisfies, part)) for each in self._known)
+        ]
 
     def learn(self, assignment: Assignment, *conditions: Iterable[Constraint]) -> bool:
         """Remember an assignment if it satisfies all of some conditions; whether it does.
@@ -79,3 +95,28 @@ class Assignments:
         self._known.insert(0, assignment)
         del self._known[MOST:]
         return True
+
+
+def independent(conditions: Iterable[Constraint]) -> list[tuple[Constraint, ...]]:
+    """The conditions in parts that have no symbol in common, and in their order within each.
+
+    Opaque integers connect all that speak of any: they may be elements of one tensor.
+    """
+    parts: list[tuple[set[str], list[tuple[int, Constraint]]]] = []
+    for numbered in enumerate(conditions):
+        names = set(_connections(numbered[1]))
+        own, rest = [numbered], []
+        for part in parts:
+            if part[0].isdisjoint(names):
+                rest.append(part)
+            else:
+                names |= part[0]
+                own += part[1]
+        parts = [*rest, (names, own)]
+    return [tuple(c for _, c in sorted(own, key=lambda n: n[0])) for _, own in parts]
+
+
+@lru_cache(50_000)
+def _connections(condition: Constraint) -> frozenset[str]:
+    opaque = any(True for _ in opaque_integers(condition.difference))
+    return condition.symbols | {"opaque integers"} if opaque else condition.symbols
