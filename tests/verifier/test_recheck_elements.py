@@ -26,7 +26,7 @@ from xflow.verifier.recheck.check import assumptions, recheck_rule, statement_of
 from xflow.verifier.recheck.elements import Elements, elements_of
 from xflow.verifier.recheck.floats import concrete
 from xflow.verifier.recheck.forms import Unreplayable
-from xflow.verifier.recheck.hidden import Shown
+from xflow.verifier.recheck.hidden import Shown, what_shows
 from xflow.verifier.recheck.solver import Questions
 from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Wrong
 
@@ -196,6 +196,37 @@ def test_what_the_left_side_does_not_read_is_not_taken_for_a_number(
     inputs: str, left: str, right: str
 ) -> None:
     assert elements(one(inputs, left, right)).unshown() is not None
+
+
+AXES = (("A", "P", "a", "f"), ("B", "Q", "b", "g"), ("D", "R", "d", "h"))
+"""Of three axes the extents of an image and of a kernel, and the pads at both ends."""
+MEETS = [
+    text for n, k, e, f in AXES for text in (f"{k} >= {e} + 1", f"{k} >= {f} + 1", f"{n} >= 1")
+]
+"""Under these, each window has a place in the image."""
+
+
+@pytest.mark.parametrize("dropped", [None, *MEETS])
+def test_what_each_window_reads_somewhere_is_a_number(dropped: str | None) -> None:
+    image, kernel, before, after = (", ".join(names) for names in zip(*AXES, strict=True))
+    rule = one(
+        f"x[1, 1, {image}] w[1, 1, {kernel}] c[]",
+        f"Conv(Mul(x, c), w, pads=[{before}, {after}])",
+        f"Mul(Conv(x, w, pads=[{before}, {after}]), c)",
+        ", ".join(text for text in MEETS if text != dropped),
+        param=" ".join((before + ", " + after).split(", ")),
+    )
+    # Without a place in the image, 0 is multiplied by it on the right side alone.
+    assert (elements(rule).unshown() is None) is (dropped is None)
+
+
+@pytest.mark.parametrize(("axes", "moves"), [("2", True), ("2, 3", True), ("1", False)])
+def test_the_sum_of_one_result_of_a_kernel_is_that_result(axes: str, moves: bool) -> None:
+    side = f"ReduceSum(GlobalMaxPool(x), axes=[{axes}])"
+    instance = one("x[1, C, H, W]", side, side, "x < inf").instance(0)
+    (left,), (right,) = instance.lhs, instance.rhs
+    shown = what_shows(instance, left, right, assumptions(instance))
+    assert (not shown[0].hidden and not shown[0].unsteady) is moves
 
 
 # A side of sums, products, movements and choices has no value where it reads what has none. So what

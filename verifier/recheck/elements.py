@@ -267,8 +267,21 @@ class Elements:
     def _is_number(self, use: Use) -> bool:
         """Whether the left side has no value wherever the element is none."""
         *_, use = self._in_digits(use)
+        given = self._given.get(use.name, ())
+        if self._is_covered([(each, use) for each in given]):
+            return True
+        given = [each for each in given if len(each.index) == len(use.index)]
+        for pieces in (_independent(each, use) for each in given if len(each.variables) > 1):
+            if all(self._is_covered([piece]) for piece in pieces):
+                return True
+        return self._questions.contradictory(use.path)  # mostly it is not, which takes long
+
+    def _is_covered(self, pairs: Iterable[tuple[Use, Use]]) -> bool:
+        """Whether wherever the second of each pair, of one path, is read, the first of one is."""
         parts: dict[Guards, None] = {}
-        for given in self._given.get(use.name, ()):
+        path: Guards = ()
+        for given, use in pairs:
+            path = use.path
             for values in islice(_solutions(given, use), MAX_SOLUTIONS):
                 needed = _needed(given, use, values)
                 if needed is not None:
@@ -276,13 +289,11 @@ class Elements:
                 if not needed and needed is not None:
                     return True
         # Places with the fewest conditions that are not known as they stand come first.
-        known = {*use.path, *self._questions.assumed}
+        known = {*path, *self._questions.assumed}
         rest = sorted(parts, key=lambda needed: sum(c not in known for c in needed))
-        if any(all(self._questions.implied(c, use.path) for c in needed) for needed in rest):
+        if any(all(self._questions.implied(c, path) for c in needed) for needed in rest):
             return True
-        if len(rest) > 1 and self._questions.covered(use.path, rest[:MAX_PARTS]):
-            return True
-        return self._questions.contradictory(use.path)  # mostly it is not, which takes long
+        return len(rest) > 1 and self._questions.covered(path, rest[:MAX_PARTS])
 
     def _in_digits(self, use: Use) -> list[Use]:
         """The same places as they are, and with bound variables in digits if that is another way.
@@ -312,6 +323,34 @@ class Elements:
             assert isinstance(factor, Read)
             found.append(Use(use.tensor, factor.index, each.guards, each.variables))
         return list(dict.fromkeys(found))
+
+
+def _independent(given: Use, use: Use) -> list[tuple[Use, Use]]:
+    """Pairs of parts of `given` and of `use`, in which different variables of `given` occur.
+
+    No condition connects these. So there are values for all of them at which `given` is `use`, if
+    there are for each part, as for each axis of a window.
+    """
+    variables = frozenset(given.variables)
+    groups = [frozenset[str](), *(frozenset({name}) for name in given.variables)]
+    for names in (*map(free_symbols, given.index), *(guard.symbols for guard in given.path)):
+        joined = frozenset[str]().union(*(group for group in groups if group & names))
+        groups = [*(group for group in groups if not group & names), *([joined] if joined else ())]
+    pairs = []
+    for group in groups:
+
+        def belongs(names: frozenset[str], group: frozenset[str] = group) -> bool:
+            return bool(names & group) if group else not names & variables
+
+        places = [k for k, i in enumerate(given.index) if belongs(free_symbols(i))]
+        part = Use(
+            given.tensor,
+            tuple(given.index[k] for k in places),
+            tuple(guard for guard in given.path if belongs(guard.symbols)),
+            tuple(name for name in given.variables if name in group),
+        )
+        pairs.append((part, replace(use, index=tuple(use.index[k] for k in places))))
+    return pairs
 
 
 def _needed(given: Use, use: Use, values: Values) -> Guards | None:

@@ -97,10 +97,17 @@ def _only_moves_results(side: Value) -> bool:
     for node in walk([side]):
         if not any(v.node in above or hidden_positions(v.node) for v in node.inputs):
             continue
-        if hidden_positions(node) or not all(map(selects, specified(node))):
+        if hidden_positions(node) or not all(map(_moves, specified(node))):
             return False
         above.add(node)
     return True
+
+
+def _moves(scalar: Scalar) -> bool:
+    """Whether it selects an element, or sums up one element alone: that is the element itself."""
+    while isinstance(scalar, SumOver) and scalar.extent == 1:
+        scalar = scalar.body
+    return selects(scalar)
 
 
 def _without_operands(value: Value) -> Value:
