@@ -7,9 +7,10 @@ import copy
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,10 @@ from imports import imports
 from places import CORPUS
 
 from xflow.cli import entry
-from xflow.core.constraint import at_least, equal, less
+from xflow.core.constraint import Constraint, at_least, equal, in_range, less
 from xflow.core.errors import MissingSolver
 from xflow.core.graph import requirements
-from xflow.core.size import symbol, symbols
+from xflow.core.size import Size, symbol, symbols
 from xflow.core.spec import Element, call, max_over
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
@@ -30,7 +31,7 @@ from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck import check, database, solver
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.finite import is_finite
-from xflow.verifier.recheck.forms import Read, Sum, Term, sum_key, term
+from xflow.verifier.recheck.forms import Factor, Nested, Read, Sum, Term, sum_key, term
 from xflow.verifier.recheck.groups import Group, is_bijection
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.solver import Questions
@@ -555,6 +556,36 @@ def test_a_denominator_is_cleared_only_where_it_is_read() -> None:
     out = output(certificate)
     out["left"], out["right"] = out["right"], out["left"]
     assert not isinstance(recheck_rule(rule, certificate), Confirmed)
+
+
+@pytest.mark.parametrize(("axes", "least", "holds"), [(3, 0, True), (1, -1, False), (2, -1, False)])
+def test_a_mean_of_equal_elements_is_one_where_no_window_is_empty(
+    axes: int, least: int, holds: bool
+) -> None:
+    """Each window of three, by steps of two, has a place in the image from index 0 on alone."""
+    indices = symbols("_i0 _i1 _i2")[:axes]
+    names = ["_a", "_b", "_c"][:axes]
+
+    def inside(places: Sequence[Size]) -> list[Constraint]:
+        return [at_least(2 * i + k, 1) for i, k in zip(indices, places, strict=True)]
+
+    def sums(count: Factor | None) -> tuple[Sum, Sum]:
+        """As a sum over places, and written out; of one each, or of the element over the count."""
+        factors = [] if count is None else [(count, -1), (Read("r", ()), 1)]
+        ranges = [c for name in names for c in in_range(symbol(name), 3)]
+        whole = term(Fraction(1), names, [*ranges, *inside(symbols(" ".join(names)))], factors)
+        written = [
+            term(Fraction(1), [], inside(places), factors)
+            for places in product(range(3), repeat=axes)
+        ]
+        return Sum((whole,)), Sum(tuple(written))
+
+    count, counted = map(Nested, sums(None))
+    questions = Questions([at_least(i, least) for i in indices])
+    (specified, _), (_, written) = sums(count), sums(counted)
+    replay = Replay(questions, Tidying(questions), specified=specified.terms)
+    element = Sum((term(Fraction(1), factors=[(Read("r", ()), 1)]),))
+    assert replay.equal(written, element, (), defined=True) is holds
 
 
 # Independence ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 
 from xflow.core.constraint import equal
 from xflow.core.size import Size, coefficient_of, free_symbols, substitute, symbol
@@ -89,6 +90,12 @@ class Replay:
     """Answers that were found already."""
     failure: str = ""
     _depth: int = field(default=0)
+
+    @cached_property
+    def _summands(self) -> list[Term]:
+        """The terms of both specifications, and their summands over a few values."""
+        apart = (renamed_apart(t) for t in self.specified)
+        return list(dict.fromkeys(each for t in apart for each in (t, *written_out(t))))
 
     def __post_init__(self) -> None:
         self._taken = set[str]().union(*(c.symbols for c in self.questions.assumed))
@@ -459,12 +466,15 @@ class Replay:
         read. Only terms that are read nowhere else are multiplied.
         """
         terms = self._shared(terms, path)
+        read: dict[str, tuple[list[Term], list[Term]]] = {}
         for part in terms:
             for factor, exponent in part.factors:
                 if exponent >= 0 or not isinstance(factor, Nested) or _is_bound(factor, part):
                     continue
                 key = factor_key(factor)
-                inside, outside = self._where_read(key, terms, path)
+                if key not in read:
+                    read[key] = self._where_read(factor, terms, path)
+                inside, outside = read[key]
                 if part not in inside:
                     continue  # multiplied by the factor, nothing would be gained
                 cleared = self._cleared(factor, key, inside)
@@ -490,12 +500,25 @@ class Replay:
         return list(collect(self._tidied(made, path)).terms)
 
     def _where_read(
-        self, key: str, terms: Sequence[Term], path: Guards
+        self, factor: Nested, terms: Sequence[Term], path: Guards
     ) -> tuple[list[Term], list[Term]]:
+        """The terms that are read only where a specification divides by `factor`, and the others.
+
+        It may be written there as a sum over a few values that is written out here.
+        """
+        same = {factor_key(factor): True}
+
+        def is_same(other: Factor) -> bool:
+            key = factor_key(other)
+            if key not in same:
+                found = isinstance(other, Nested) and self.equal(other.body, factor.body, path)
+                same[key] = found
+            return same[key]
+
         known = [
             reached
-            for t in self.specified
-            if any(e < 0 and factor_key(f) == key for f, e in t.factors)
+            for t in self._summands
+            if any(e < 0 and is_same(f) for f, e in t.factors)
             and (reached := least_point(t)) is not None
         ]
         inside, outside = list[Term](), list[Term]()
