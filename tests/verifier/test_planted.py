@@ -14,8 +14,9 @@ import pytest
 from places import CORPUS
 
 from xflow.core.graph import requirements
-from xflow.core.registry import Array
-from xflow.core.sorts import REAL
+from xflow.core.node import complete_attributes
+from xflow.core.registry import Array, Operator, operators
+from xflow.core.sorts import BOOL, ELEMENT, REAL
 from xflow.onnx.importer import import_model
 from xflow.rewriting.declarations import parse_sorts
 from xflow.rewriting.index import RuleIndex
@@ -30,7 +31,12 @@ from xflow.verifier.recheck.check import assumptions, recheck_rule, statement_of
 from xflow.verifier.recheck.verdicts import Confirmed
 from xflow.verifier.refutation import planted
 from xflow.verifier.refutation.counterexample import Counterexample
-from xflow.verifier.refutation.planted import compare_on_planted, plantable, search_planted
+from xflow.verifier.refutation.planted import (
+    compare_on_planted,
+    computes_exactly,
+    plantable,
+    search_planted,
+)
 from xflow.verifier.refutation.refute import Survived
 from xflow.verifier.refutation.shrink import shrink
 
@@ -311,3 +317,30 @@ def test_a_wrong_answer_of_the_prover_about_what_is_no_number_is_found_out(
     assert isinstance(prove(one(text), both_ways=False), Refuted)
     monkeypatch.setattr(prover, "search_planted", lambda *_, **__: Survived(1))
     assert isinstance(prove(one(text), both_ways=False), Proved)
+
+
+# Bits --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("op", [op for op in operators() if op.elementwise], ids=str)
+def test_an_element_that_is_computed_exactly_does_not_depend_on_its_place(op: Operator) -> None:
+    """Such operators are run on whole arrays, in which numpy computes several elements at once."""
+    generator = np.random.default_rng(0)
+    for example in op.examples:
+        count = len(example.shapes)
+        attributes = complete_attributes(op, example.attributes, example.shapes)
+        if not count or not computes_exactly(op, attributes, count):
+            continue
+        sorts = [op.sort(number) for number in range(count)]
+        arrays = []
+        for sort in sorts:
+            array = generator.normal(size=37).astype(np.float32).astype(np.float64)
+            array[generator.integers(0, 37, 12)] = generator.choice([NAN, INF, -INF, 0, 1], 12)
+            whole = generator.integers(0, 2, 37).astype(bool if sort == BOOL else np.int64)
+            arrays.append(array if sort in (REAL, ELEMENT) else whole)
+        with np.errstate(all="ignore"):
+            together = op.numpy(arrays, attributes)
+            each = [op.numpy([a[k : k + 1] for a in arrays], attributes) for k in range(37)]
+        for output, array in enumerate(together):
+            alone = np.concatenate([np.reshape(made[output], 1) for made in each])
+            np.testing.assert_array_equal(array, alone)

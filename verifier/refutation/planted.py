@@ -34,12 +34,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from xflow.analysis.elements import approximates
 from xflow.core.composite import Composite
 from xflow.core.errors import ShapeError
 from xflow.core.evaluation import run
 from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, Value
-from xflow.core.registry import Array, Attribute, Operator, Shape
+from xflow.core.registry import Array, Attribute, Attributes, Operator, Shape
 from xflow.core.size import evaluate
 from xflow.core.sorts import BOOL, CODE, INT, REAL
 from xflow.core.value_conditions import BELOW_INFINITY, SIGNS
@@ -357,13 +358,25 @@ class _Known:
         return isinstance(value, Value) and value.node in self._nodes
 
 
+def computes_exactly(op: Operator, attributes: Attributes, count: int) -> bool:
+    """Whether an elementwise operator of `count` inputs computes nothing but sums and the like.
+
+    These are the nearest floats, so that an element does not depend on its place in an array.
+    """
+    try:
+        return not approximates(op, tuple(sorted(attributes.items())), count)
+    except ShapeError:  # it takes no single numbers
+        return False
+
+
 class _Bits(_Evaluation):
-    """The same in 32-bit floats: elementwise operators by their own readings, element by element.
+    """The same in 32-bit floats: elementwise operators by their own readings.
 
     What an operator computes in 64 bits is rounded to 32, which for sums, products, quotients and
     roots is the nearest float, see S. A. Figueroa, When is double rounding innocuous?, SIGNUM 30
     (1995). In 64 bits themselves some functions of numpy are a digit off, and compute the last
-    elements of an array in another way than the others. There is one kind of zero.
+    elements of an array in another way than the others: those are run element by element. There is
+    one kind of zero.
     """
 
     def _outputs(self, node: Node) -> list[Array]:
@@ -378,6 +391,8 @@ class _Bits(_Evaluation):
         flat = [array.reshape(-1) for array in spread]
         if not flat[0].size:
             return super().operator(node, arrays)
+        if computes_exactly(op, node.attributes, len(arrays)):
+            return _plain(node, arrays)
         each = [_plain(node, [a[k : k + 1] for a in flat])[0] for k in range(flat[0].size)]
         joined = np.concatenate([np.reshape(array, 1) for array in each])
         return [joined.reshape(spread[0].shape)]
