@@ -246,13 +246,13 @@ class Arithmetic:
         symbols: dict[str, int] = {}
         opaque: dict[OpaqueInteger, int] = {}
         for atom in {atom for c in conditions for atom in atoms(c.difference)}:
-            value = None if isinstance(atom, Quotient) else model[self._atom(atom)]
+            value = None if isinstance(atom, Quotient) else _value(model, self._atom(atom))
             if value is None:
                 continue  # it may be any integer, or is made of others
             if isinstance(atom, Symbol):
-                symbols[atom.name] = value.as_long()
+                symbols[atom.name] = value
             elif isinstance(atom, OpaqueInteger):
-                opaque[atom] = value.as_long()
+                opaque[atom] = value
         return Assignment(symbols, opaque)
 
     def _add_facts(self, level: int) -> None:
@@ -427,6 +427,14 @@ def _add(solver: z3.Solver, formulas: Iterable[z3.BoolRef]) -> None:
     """`solver.add`, which spends as long on checks of its arguments as Z3 on an easy question."""
     for formula in formulas:
         z3.Z3_solver_assert(solver.ctx.ref(), solver.solver, formula.as_ast())
+
+
+def _value(model: z3.ModelRef, name: z3.ArithRef) -> int | None:
+    """`model[name].as_long()`, which spends most of its time on objects for terms in between."""
+    context = model.ctx.ref()
+    declaration = z3.Z3_get_app_decl(context, name.as_ast())
+    value = z3.Z3_model_get_const_interp(context, model.model, declaration)
+    return int(z3.Z3_get_numeral_string(context, value)) if value else None
 
 
 def quotients(size: Size) -> list[Quotient]:
