@@ -310,6 +310,9 @@ class Definedness:
         return f"the argument of {need.function} is not shown to be {DOMAINS[need.function]}"
 
     def _is_met(self, need: Need) -> bool:
+        # What is seen from signs comes first: that two sums are not the same takes seconds.
+        if need.function in RELATIONS and self._positive(need.argument, need.path):
+            return True
         if any(self._same(need, given) for given in self._known(need.variables)):
             return True
         match need.function:
@@ -318,9 +321,7 @@ class Definedness:
                     need.argument, need.path, self._replay, self._unbounded
                 )
             case "log":
-                return self._positive(need.argument, need.path) or is_positive(
-                    need.argument, need.path, self._replay, self._unbounded
-                )
+                return is_positive(need.argument, need.path, self._replay, self._unbounded)
             case "power":
                 return False
             case name if name in ARBITRARY:
@@ -379,7 +380,7 @@ class Definedness:
             if not only.variables and not only.guards:
                 # a reciprocal is never 0
                 return all(e < 0 or self._factor_not_zero(f, path) for f, e in only.factors)
-        return self._known_not_zero(total, path) or self._positive(total, path)
+        return self._positive(total, path) or self._known_not_zero(total, path)
 
     def _factor_not_zero(self, factor: Factor, path: Guards) -> bool:
         match factor:
@@ -392,7 +393,7 @@ class Definedness:
             case Read(tensor, _) if self._facts.get(tensor.lstrip("%")) in ("!=", ">"):
                 return True
         alone = Sum((term(Fraction(1), factors=[(factor, 1)]),))
-        return self._known_not_zero(alone, path) or self._positive(alone, path)
+        return self._positive(alone, path) or self._known_not_zero(alone, path)
 
     def _known_not_zero(self, total: Sum, path: Guards) -> bool:
         """Whether the left side divides by `total`, or by a product with it as a factor."""
