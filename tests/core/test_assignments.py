@@ -5,7 +5,8 @@ from __future__ import annotations
 from xflow.core.assignments import MOST, Assignment, Assignments, independent
 from xflow.core.constraint import at_least, equal, less
 from xflow.core.size import Lookup, atom_size, lookup, symbol, symbols
-from xflow.verifier.algebra.arithmetic import Arithmetic, Effort
+from xflow.verifier.algebra.arithmetic import Arithmetic, Effort, Range
+from xflow.verifier.recheck import integers
 from xflow.verifier.recheck.solver import Questions
 
 n, m, k = symbols("n m k")
@@ -104,6 +105,21 @@ def test_elements_of_a_tensor_are_not_told_apart() -> None:
     assert Questions([], satisfying=known).contradictory([low, high])
     with Arithmetic(satisfying=known) as arithmetic:
         assert arithmetic.contradictory([low, high])
+
+
+def test_sizes_that_bound_elements_are_not_told_apart_from_these() -> None:
+    element = lookup("t", (n,))
+    wanted, few = at_least(element, 5), less(k, 4)
+    known = Assignments()
+    known.learn(Assignment({"k": 9}, {Lookup("t", (n,)): 5}), [])
+    known.learn(Assignment({"k": 3}, {}), [])
+    inside = [at_least(n, 0), less(n, m)]
+    assert independent([wanted, few]) == [(wanted, few)]
+    ranges = {"t": [integers.Range((m,), 0, k)]}
+    assert Questions(inside, ranges=ranges, satisfying=known).contradictory([wanted, few])
+    with Arithmetic(satisfying=known) as arithmetic, arithmetic.assuming(inside):
+        arithmetic.declare_range("t", Range((m,), 0, k))
+        assert arithmetic.contradictory([wanted, few])
 
 
 def test_parts_keep_the_order_of_their_conditions() -> None:

@@ -100,11 +100,15 @@ class Assignments:
 def independent(conditions: Iterable[Constraint]) -> list[tuple[Constraint, ...]]:
     """The conditions in parts that have no symbol in common, and in their order within each.
 
-    Opaque integers connect all that speak of any: they may be elements of one tensor.
+    All are one part where any speaks of an opaque integer: facts about elements of tensors, such as
+    the range that they are in, may connect them with any size.
     """
-    parts: list[tuple[set[str], list[tuple[int, Constraint]]]] = []
+    conditions = tuple(conditions)
+    if any(map(_is_opaque, conditions)):
+        return [conditions]
+    parts: list[tuple[frozenset[str], list[tuple[int, Constraint]]]] = []
     for numbered in enumerate(conditions):
-        names = set(_connections(numbered[1]))
+        names = numbered[1].symbols
         own, rest = [numbered], []
         for part in parts:
             if part[0].isdisjoint(names):
@@ -117,6 +121,5 @@ def independent(conditions: Iterable[Constraint]) -> list[tuple[Constraint, ...]
 
 
 @lru_cache(50_000)
-def _connections(condition: Constraint) -> frozenset[str]:
-    opaque = any(True for _ in opaque_integers(condition.difference))
-    return condition.symbols | {"opaque integers"} if opaque else condition.symbols
+def _is_opaque(condition: Constraint) -> bool:
+    return any(True for _ in opaque_integers(condition.difference))
