@@ -27,6 +27,7 @@ CONCERNED = {
     *("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Slice", "Split", "Concat", "Neg"),
     "RotaryEmbedding",
     "InterleavedRotaryEmbedding",
+    "GatherND",
 }
 """The operators of the graphs below."""
 
@@ -180,3 +181,53 @@ def test_tables_without_leading_axes_are_told_by_their_halves(shape: tuple[int, 
     cos, sin = (table.reshape(shape) for table in tables(repeats=True))
     text = ROTATED.replace("float[1, 1, 16, 32]", f"float[{', '.join(map(str, shape))}]")
     assert computed(optimized(imported(text, cos=cos, sin=sin))) == {"RotaryEmbedding": 1}
+
+
+BEHIND_ROWS = """<ir_version: 10, opset_import: ["" : 20]>
+g (float[1, 16, 4, 32] x, float[1, 16, 1, 32] cos, float[1, 16, 1, 32] sin)
+  => (float[1, 4, 16, 32] y)
+<int64[1] i0 = {0}, int64[1] i1 = {1}, int64[1] i2 = {2}, int64[1] i3 = {3}, int64[1] end = {32},
+ int64[1] half = {16}, int64[1] last = {4}, int64[4] whole = {1, 16, 4, 32}> {
+    TURNED
+    kept = Mul(x, cos) moved = Mul(turned, sin) z = Add(kept, moved)
+    y = Transpose<perm = [0, 2, 1, 3]>(z)
+}"""
+TURNED = {
+    "RotaryEmbedding": """a = Slice(x, i0, half, i3) b = Slice(x, half, end, i3) n = Neg(b)
+    turned = Concat<axis = -1>(n, a)""",
+    "InterleavedRotaryEmbedding": """
+    a = Slice(x, i0, end, i3, i2) b = Slice(x, i1, end, i3, i2) n = Neg(b)
+    left = Unsqueeze(n, last) right = Unsqueeze(a, last) pairs = Concat<axis = -1>(left, right)
+    turned = Reshape(pairs, whole)""",
+}
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 1, 32), (16, 1, 32)])
+@pytest.mark.parametrize("operator", TURNED)
+def test_heads_behind_rows_are_turned_by_one_operator(
+    operator: str, shape: tuple[int, ...]
+) -> None:
+    """As GPT-J and what descends from it have them: they are exchanged with rows afterwards."""
+    angles = np.outer(np.arange(16), 0.5 ** np.arange(16)).astype(np.float32)
+    twice = np.tile(angles, 2) if operator == "RotaryEmbedding" else np.repeat(angles, 2, axis=1)
+    cos, sin = (np.reshape(table, shape) for table in (np.cos(twice), np.sin(twice)))
+    text = BEHIND_ROWS.replace("float[1, 16, 1, 32]", f"float[{', '.join(map(str, shape))}]")
+    source = imported(text.replace("TURNED", TURNED[operator]), cos=cos, sin=sin)
+    assert computed(optimized(source)) == {"Transpose": 1, operator: 1}
+
+
+def test_tables_may_be_looked_up_by_positions() -> None:
+    """As GPT-J has them: rows of sines and cosines at constant positions."""
+    angles = np.outer(np.arange(64), 0.5 ** np.arange(16)).astype(np.float32)
+    twice = np.repeat(angles, 2, axis=1)
+    body = "cos = Unsqueeze(c, i2) s = GatherND(sines, places) sin = Unsqueeze(s, i2)"
+    text = BEHIND_ROWS.replace(
+        "float[1, 16, 1, 32] cos, float[1, 16, 1, 32] sin",
+        "float[64, 32] cosines, float[64, 32] sines, int64[1, 16, 1] places",
+    )
+    text = text.replace(
+        "TURNED", f"c = GatherND(cosines, places) {body} {TURNED['InterleavedRotaryEmbedding']}"
+    )
+    places = 5 + np.arange(16).reshape(1, 16, 1)
+    source = imported(text, cosines=np.cos(twice), sines=np.sin(twice), places=places)
+    assert computed(optimized(source)) == {"Transpose": 1, "InterleavedRotaryEmbedding": 1}
