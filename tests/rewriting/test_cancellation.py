@@ -89,6 +89,24 @@ def test_of_a_large_table_of_which_few_rows_are_gathered_no_row_is_left_out(far:
     assert lost(gathered, table, 2, before=-1e6)
 
 
+def test_rows_of_two_tables_may_meet_in_any_order() -> None:
+    """A large offset may stand beside a small one, though in the tables it does not."""
+    sizes = np.geomspace(1e-3, 1e6, 12, dtype=np.float32).reshape(3, 4)
+    data = {"b": sizes, "c": -sizes}
+    gathered = [
+        call("Gather", tensor(name, 3, 4, constant=True), rows, axis=0)
+        for name in data
+        for rows in opaque(f"places of {name}", [KEY], [TensorType("INT64", (2,))])
+    ]
+
+    def constants(value: Value) -> Array | None:
+        return data.get(value.node.op.key) if isinstance(value.node.op, Leaf) else None
+
+    graph = Graph((call("Add", call("Add", tensor("x", 2, 4), gathered[0]), gathered[1]),))
+    match, *_ = find_matches(ADD_OFFSETS.instance(2), graph, constants)
+    assert loses_digits(ADD_OFFSETS.instance(2), match, constants, Hazard.OFFSETS)
+
+
 def test_of_what_is_computed_by_unknown_numbers_nothing_is_known() -> None:
     (made,) = opaque("made", [KEY], [TensorType("FLOAT", (2, 4))])
     scaled = call("Mul", tensor("c", 2, 4, constant=True), made)

@@ -54,8 +54,6 @@ EXTENT = 6
 """Extents to which axes are cut down."""
 MOST = 4096
 """Most elements of an input that is evaluated."""
-VARIED = 2**20
-"""Elements beyond which those of a constant whose elements stand anywhere may repeat themselves."""
 LEAST = 4
 """Elements of a slice whose errors are judged by themselves."""
 SEED = 20
@@ -142,13 +140,17 @@ def _factors(
 ) -> Iterator[float]:
     """By what factor the errors of the right side exceed those of the left, at several inputs."""
     data: dict[str, Array] = {}
+    placed: dict[str, Array] = {}
     for name, value in match.bindings.items():
         if value.is_constant:
             array = constants(value)
             if array is None:
                 array = _at_small_sizes(value, constants)
             if array is None:
-                array = _moved(value, constants)
+                elements = _moved(value, constants)
+                if elements is not None:
+                    placed[name] = elements
+                    array = np.broadcast_to(elements[0], _extents(value))
             if array is not None:
                 data[name] = array
             elif hazard is not Hazard.WEIGHTS or name in _weights(instance):
@@ -157,10 +159,13 @@ def _factors(
     extents = {name: _extents(whole.leaves[name]) for name in whole.data}
     rng = np.random.default_rng(SEED)
     for wanted in CUTS:
-        case = replace(whole, data=excerpts(whole.data, extents, wanted, rng))
+        parts = excerpts(whole.data, extents, wanted, rng)
+        for name, elements in placed.items():
+            parts[name] = _anywhere(elements, parts[name].shape, rng)
+        case = replace(whole, data=parts)
         for feeds in case.near(rng) if near else case.inputs(rng, hazard):
             yield case.factor(feeds)
-        if all(part.size == data[name].size for name, part in case.data.items()):
+        if not placed and all(part.size == data[name].size for name, part in case.data.items()):
             break  # nothing is cut away
 
 
@@ -228,14 +233,12 @@ def _at_small_sizes(value: Value, constants: ConstantLookup) -> Array | None:
 
 
 def _moved(value: Value, constants: ConstantLookup) -> Array | None:
-    """An array of the elements that a constant consists of, where only their places are unknown.
+    """The elements that a constant consists of, by magnitude, where only their places are unknown.
 
     An example is a table of which rows are gathered by integers that an opaque operator computes.
-    All elements of the tables occur, again and again, or where there is no room for them some of
-    all magnitudes. None where any are computed, and where symbols stand for sizes.
+    None where any are computed, and where symbols stand for sizes.
     """
-    shape = tuple(size for size in value.shape if isinstance(size, int))
-    if len(shape) < len(value.shape):
+    if any(isinstance(size, Expr) for size in value.shape):
         return None
     sources: list[Array] = []
     for node in walk([value], cut=_places(value)):
@@ -247,16 +250,21 @@ def _moved(value: Value, constants: ConstantLookup) -> Array | None:
         elif not isinstance(node.op, Operator) or not node.inputs or not moves(node):
             return None
     elements = np.concatenate(sources) if sources else np.zeros(0)
-    if not elements.size:
-        return None
-    inner = shape
-    while math.prod(inner) > VARIED and len(inner) > 2:
-        inner = inner[1:]
-    room = math.prod(inner)
-    if room < elements.size:
-        places = np.linspace(0, elements.size - 1, room).astype(int)
-        elements = elements[np.argsort(np.abs(elements), kind="stable")[places]]
-    return np.broadcast_to(np.resize(elements, inner), shape)
+    return elements[np.argsort(np.abs(elements), kind="stable")] if elements.size else None
+
+
+def _anywhere(elements: Array, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Elements, given by magnitude, at places of which nothing is known.
+
+    Any may stand beside any of another constant: a quarter is as large as there are, another as
+    small. The others are of all magnitudes.
+    """
+    count = math.prod(shape)
+    chosen = rng.integers(0, elements.size, count)
+    ends = rng.integers(0, 4, count)
+    chosen[ends == 0] = 0
+    chosen[ends == 1] = elements.size - 1
+    return elements[chosen].reshape(shape)
 
 
 def _places(value: Value) -> set[Value]:
