@@ -674,3 +674,18 @@ def test_a_script_in_a_checkout_finds_all_parts_however_xflow_is_installed() -> 
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True
     )
     assert Path(done.stdout.strip()) == root / "rules"
+
+
+def test_sums_that_round_to_integers_stay_where_the_search_does_not_see_why() -> None:
+    """The constant that is added has more elements than a search looks at."""
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[1, 4, 8] x) => (float[1, 4, 8] y)'
+        " { a = Add(x, b) n = Neg(a) y = Sub(c, n) }"
+    )
+    random = np.random.default_rng(0)
+    for name, least in (("b", 1e7), ("c", 0.1)):
+        data = (least * (1 + random.random((4, 8)))).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(data, name))
+    result = xflow.optimize(model, budget=5, cost="estimated")
+    first, *_ = result.model.graph
+    assert {value.name for value in first.inputs if value is not None} == {"x", "b"}

@@ -322,10 +322,12 @@ class MaskedAttention(Attention):
     ) -> Range | None:
         """The kernel takes the largest score off, so that no exponential overflows.
 
-        Where no key counts, it gives zeros.
+        Where no key counts, it gives zeros. With a scale beyond 1, scores may overflow.
         """
-        most = floats.moderate
+        most, scale = floats.moderate, attributes["scale"]
         if most is None or not all(x.is_real and x.within(most) for x in inputs[:3]):
+            return None
+        if not isinstance(scale, Fraction) or abs(scale) > 1:
             return None
         return Range(-most, most)
 

@@ -22,6 +22,8 @@ from xflow.core.fold import ConstantLookup, Folder, no_constants
 from xflow.core.graph import Graph, walk
 from xflow.core.node import Node
 from xflow.core.progress import Progress
+from xflow.core.rounding import limits
+from xflow.core.sorts import FLOATS
 from xflow.core.wording import counted
 from xflow.cost import CostModel, Use
 from xflow.rewriting.cancellation import hazard_of
@@ -616,9 +618,10 @@ class _Search:
     def keeps_digits(self, surroundings: Surroundings, region: Region, solution: Solution) -> bool:
         """Whether a solution loses no digits at the region's own constants, see `cancellation`.
 
-        The search did not see their data.
+        The search did not see their data. What adds them to round is not rewritten, either.
         """
-        if not self.doubted(region, solution) or self.kept.get(region.nodes) is solution:
+        is_doubted = self.doubted(region, solution) or self.may_round(region)
+        if not is_doubted or self.kept.get(region.nodes) is solution:
             return True
         if solution.trail is None:
             return False
@@ -634,6 +637,19 @@ class _Search:
         rules = self.directions
         hazards = {hazard_of(rules[name]) for name in solution.rules if name in rules}
         return {each for each in hazards if each and not region.careful.includes(each)}
+
+    def may_round(self, region: Region) -> bool:
+        """Whether sums of a region may round to integers, as large constants are added.
+
+        Those that are seen in the search alone are known there. Others may become large as they are
+        multiplied.
+        """
+        for value in region.inputs:
+            if value.is_constant and value.type.dtype in FLOATS:
+                known = self.ranges.of(value)
+                if max(-known.low, known.high) >= 2.0 ** (limits(value.type.dtype).nmant // 2):
+                    return True
+        return False
 
     def avoid(self, region: Region, solution: Solution) -> None:
         """Search a region anew without such rules as those by which a solution loses digits."""
