@@ -85,24 +85,3 @@ def lower_bounds(conditions: Sequence[Constraint]) -> dict[str, int]:
             if split is not None and split[0] == 1 and isinstance(split[1], int):
                 lows[name] = max(lows.get(name, -split[1]), -split[1])
     return lows
-
-
-def independent(
-    names: Iterable[str], conditions: Iterable[Constraint]
-) -> list[tuple[list[str], list[Constraint]]]:
-    """`names` in groups that no condition connects, each with the conditions on it.
-
-    Conditions without symbols are in no group.
-    """
-    groups: list[tuple[set[str], list[Constraint]]] = [({name}, []) for name in names]
-    for condition in conditions:
-        joined: tuple[set[str], list[Constraint]] = (set(), [])
-        rest = []
-        for group in groups:
-            if group[0].isdisjoint(condition.symbols):
-                rest.append(group)
-            else:
-                joined = (joined[0] | group[0], [*joined[1], *group[1]])
-        if joined[0]:
-            groups = [*rest, (joined[0], [*joined[1], condition])]
-    return [(sorted(members), own) for members, own in sorted(groups, key=lambda g: min(g[0]))]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from itertools import chain
 
+from xflow.core.assignments import connected
 from xflow.core.constraint import Constraint, at_least, equal
 from xflow.core.size import symbols
-from xflow.verifier.preconditions import independent
 from xflow.verifier.refutation.refute import Sampler
 
 DRAWS = 30
@@ -23,7 +23,7 @@ def test_names_are_grouped_by_the_conditions_that_connect_them() -> None:
     n, m, k = symbols("n m k")
     first, second, alone = equal(n, m), at_least(m, 3), at_least(k, 1)
     nothing = at_least(1, 0)
-    found = independent(["k", "l", "m", "n"], [first, alone, nothing, second])
+    found = connected(["k", "l", "m", "n"], [first, alone, nothing, second])
     assert found == [(["k"], [alone]), (["l"], []), (["m", "n"], [first, second])]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from xflow.core.assignments import Assignment, Assignments
+from xflow.core.assignments import Assignment, Assignments, connected
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.enclosure import UndecidedError, differ
 from xflow.core.evaluation import read
@@ -368,7 +368,7 @@ def assignments(
     )
     if any(c.decided is False for c in assumed):
         return
-    parts = [_Part.of(group, conditions) for group, conditions in _independent(names, assumed)]
+    parts = [_Part.of(group, conditions) for group, conditions in connected(names, assumed)]
     for _ in range(tries):
         sizes: dict[str, int] = {}
         for part in parts:
@@ -377,24 +377,6 @@ def assignments(
                 return
             sizes |= found
         yield sizes
-
-
-def _independent(
-    names: Sequence[str], assumed: Sequence[Constraint]
-) -> list[tuple[list[str], list[Constraint]]]:
-    """The names in groups that no condition connects, each with its conditions.
-
-    Each axis of a convolution is one, so that a guess must be lucky for one axis at a time.
-    """
-    groups: list[tuple[set[str], list[Constraint]]] = [({name}, []) for name in names]
-    for condition in assumed:
-        touched = [group for group in groups if group[0] & condition.symbols]
-        if touched:
-            rest = [group for group in groups if not group[0] & condition.symbols]
-            joined = set[str]().union(*(members for members, _ in touched))
-            conditions = [c for _, own in touched for c in own]
-            groups = [*rest, (joined, [*conditions, condition])]
-    return [(sorted(members), own) for members, own in sorted(groups, key=lambda g: min(g[0]))]
 
 
 @dataclass

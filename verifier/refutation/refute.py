@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import z3
 
+from xflow.core.assignments import connected
 from xflow.core.constraint import Constraint, Relation
 from xflow.core.errors import ShapeError, SizeError
 from xflow.core.evaluation import run
@@ -32,7 +33,6 @@ from xflow.rewriting.rule import Rule
 from xflow.verifier.preconditions import (
     balances,
     definitions,
-    independent,
     left_conditions,
     lower_bounds,
     size_names,
@@ -177,7 +177,7 @@ class Sampler:
         """
         return [
             Sampler(names, conditions, self._rng, self._special)
-            for names, conditions in independent(self._names, self._conditions)
+            for names, conditions in connected(self._names, self._conditions)
         ]
 
     def _drawn_apart(self) -> dict[str, int] | None:

@@ -120,6 +120,24 @@ def independent(conditions: Iterable[Constraint]) -> list[tuple[Constraint, ...]
     return [tuple(c for _, c in sorted(own, key=lambda n: n[0])) for _, own in parts]
 
 
+def connected(
+    names: Iterable[str], conditions: Iterable[Constraint]
+) -> list[tuple[list[str], list[Constraint]]]:
+    """`names` in groups that no condition connects, each with the conditions on it.
+
+    Each axis of a convolution is one. Conditions without symbols are in no group.
+    """
+    groups: list[tuple[set[str], list[Constraint]]] = [({name}, []) for name in names]
+    for condition in conditions:
+        touched = [group for group in groups if group[0] & condition.symbols]
+        if touched:
+            rest = [group for group in groups if not group[0] & condition.symbols]
+            joined = set[str]().union(*(members for members, _ in touched))
+            own = [c for _, those in touched for c in those]
+            groups = [*rest, (joined, [*own, condition])]
+    return [(sorted(members), own) for members, own in sorted(groups, key=lambda g: min(g[0]))]
+
+
 @lru_cache(50_000)
 def _is_opaque(condition: Constraint) -> bool:
     return any(True for _ in opaque_integers(condition.difference))

@@ -80,7 +80,7 @@ class Gather(Movement):
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         along = axis(attributes, "axis", arrays[0].ndim)
-        return taken(arrays[0], arrays[1], along)
+        return [_taken(arrays[0], arrays[1], along)]
 
     def ranges(
         self, shapes: Sequence[Shape], attributes: Attributes
@@ -118,7 +118,7 @@ class GatherND(Composite):
         return (made("Gather", source, column, axis=0),)
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
-        return taken(arrays[0], arrays[1][..., 0], 0)
+        return [_taken(arrays[0], arrays[1][..., 0], 0)]
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
@@ -131,13 +131,13 @@ class GatherND(Composite):
         return {1: (-shapes[0][0], shapes[0][0])}
 
 
-def taken(array: Array, places: Array, along: int) -> list[Array]:
+def _taken(array: Array, places: Array, along: int) -> Array:
     """The slices of an array along an axis at these places. Raises IndexError for others."""
     places, extent = places.astype(np.int64), array.shape[along]
     if places.size and not -extent <= places.min() <= places.max() < extent:
         # numpy does not check indices where the result is empty
         raise IndexError(f"an index is out of range for an axis of extent {extent}")
-    return [np.take(array, places, axis=along)]
+    return np.asarray(np.take(array, places, axis=along))
 
 
 class Places(Constant):
