@@ -117,10 +117,6 @@ class ValidationFailed(XflowError):  # noqa: N818 - a verdict, not a mishap
     exit_code = ExitCode.VALIDATION_FAILED
 
 
-class NotReplayed(ValidationFailed):
-    """The steps that were written down of a run do not lead to its result; nothing was written."""
-
-
 class NotFaster(XflowError):  # noqa: N818 - a verdict, not a mishap
     """The optimized model is not faster than the input, and the user asked for a failure then."""
 

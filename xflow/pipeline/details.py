@@ -10,7 +10,6 @@ from typing import Any
 
 from xflow.analysis.value_rewrites.basis import Basis
 from xflow.core.assumptions import Assumption
-from xflow.core.errors import NotReplayed
 from xflow.cost.estimate import Estimator
 from xflow.cost.target import TargetModel
 from xflow.onnx.imported import Imported
@@ -22,7 +21,6 @@ from xflow.report.block_account import account_for_blocks
 from xflow.report.drawing import draw, missed
 from xflow.report.report import Assumed, Based, Block, Missed
 from xflow.rewriting.replacement import Replacement
-from xflow.rewriting.replay import Unfounded
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.trace import traced
 
@@ -90,28 +88,21 @@ def account_for(
 
     Of a graph inside an operator, the log is all.
 
-    Raises NotReplayed where the rewrites cannot be repeated from what the log says of them, or lead
-    elsewhere then: a model of which nobody can say how it came about is not given out.
+    Raises Unrepeatable where the rewrites cannot be repeated from what the log says of them, or
+    lead elsewhere then: a model of which nobody can say how it came about is not given out.
     """
     with run.phase("log"):
-        try:
-            log = record(
-                None if run.inner else before,
-                imported,
-                replacements,
-                rules,
-                target_opset=run.target_opset,
-                size_threshold=run.size_threshold,
-                prepared=prepared,
-                assumption=run.assumption,
-                outside=run.outside,
-            )
-        except Unfounded as error:
-            raise NotReplayed(
-                f"what was done does not follow by the rules ({error}); nothing is given out",
-                "the steps of the search",
-                "report this, and leave the rule out with --skip-rules until it is mended",
-            ) from None
+        log = record(
+            None if run.inner else before,
+            imported,
+            replacements,
+            rules,
+            target_opset=run.target_opset,
+            size_threshold=run.size_threshold,
+            prepared=prepared,
+            assumption=run.assumption,
+            outside=run.outside,
+        )
         if run.inner:
             return Account(log)
         trace, graph = traced(imported.graph, replacements)

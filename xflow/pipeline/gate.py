@@ -84,9 +84,10 @@ class Judgement:
         ratios = [compared.ratio for compared in self.comparisons]
         return self.worst if self.objection or not ratios else ratios.index(max(ratios))
 
-    def behind(self, first: Judgement, *messages: str) -> Judgement:
+    def behind(self, first: Judgement, *messages: str, warnings: tuple[str, ...] = ()) -> Judgement:
         """This one, which takes the place of the first: also what that one had to tell."""
-        return replace(self, told=first.told + self.told + Told(messages))
+        before = first.told + Told(warnings=first.verdict.warnings)
+        return replace(self, told=before + self.told + Told(messages, warnings))
 
 
 class Gate:
@@ -115,7 +116,7 @@ class Gate:
             verdict = self.validator().validate(replacements)
         self.written = verdict.replacements
         if verdict.checked is None:
-            return Judgement(verdict, no_rewrite(self.run.objective))
+            return self.nothing(verdict)
         amounts = self.amounts(verdict)
         if any(after >= before for before, after in amounts):
             judgement = Judgement(verdict, amounts=amounts)
@@ -138,6 +139,10 @@ class Gate:
             worst = self.costs[Judgement(verdict, amounts=amounts).worst]
             gains = attribution.attribute_amount(self.imported.graph, verdict.replacements, worst)
         return Judgement(verdict, objection, amounts, comparisons, gains, told)
+
+    def nothing(self, verdict: Validated | None = None) -> Judgement:
+        """The judgement where no rewrite is left."""
+        return Judgement(verdict or Validated(None), no_rewrite(self.run.objective))
 
     def improve(self, judgement: Judgement) -> Judgement:
         """Time the model without each group of rewrites, and drop those that do harm.

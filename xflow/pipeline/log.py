@@ -31,7 +31,7 @@ from xflow.pipeline.preparation import DEPTH, Prepared
 from xflow.report.report import FORMAT_VERSION
 from xflow.rewriting.derivation import Application, numbering, place_of, read_place
 from xflow.rewriting.replacement import Replacement, apply_replacements, rounds
-from xflow.rewriting.replay import Replay, Rewrite, Round, Unfounded
+from xflow.rewriting.replay import Exchange, Replay, Rewrite, Round, Unfounded
 from xflow.rewriting.rule import Rule, directions_of
 from xflow.rewriting.text import parse_rules
 
@@ -45,6 +45,14 @@ MOST_STEPS = 200_000
 """Most rewrites and steps of a log; a thousand operators were rewritten in some thousands."""
 
 _CHUNK = 2**22
+
+
+class Unrepeatable(Exception):  # noqa: N818 - a verdict, not a mishap
+    """A replacement that does not follow from what is written down of it, and why."""
+
+    def __init__(self, culprit: Replacement, why: str) -> None:
+        super().__init__(why)
+        self.culprit = culprit
 
 
 @dataclass(frozen=True)
@@ -126,15 +134,10 @@ def record(
     before it was imported; `assumption` is what was taken for granted of its values, `outside` what
     is sensitive to its outputs.
 
-    Raises Unfounded where they cannot be repeated from what is known of them.
+    Raises Unrepeatable where they cannot be repeated from what is known of them.
     """
-    for (number, attribute), inner in prepared.bodies.items():
-        if inner is None:
-            raise Unfounded(f"the {attribute} of operator {number}", "there is no log of it")
-    made = [
-        [_rewrite(graph, item, imported) for item in items]
-        for graph, items in rounds(imported.graph, replacements)
-    ]
+    parts = list(rounds(imported.graph, replacements))
+    made = [[_rewrite(graph, item, imported) for item in items] for graph, items in parts]
     used = {
         step["rule"].removesuffix(".reverse")
         for items in made
@@ -162,14 +165,26 @@ def record(
     made_again = Replay(
         again.directions, imported.constants, assumption=assumption, outside=outside
     )
+    applied = [item for _, items in parts for item in items]
     graph = imported.graph
-    for items, written in zip(again.rounds, log["rounds"], strict=True):
-        graph, weakest = made_again.weakest(graph, items)
-        for least, item in zip(weakest, written, strict=True):
-            item["assume"] = least.option
-    if graph.outputs != apply_replacements(imported.graph, replacements).outputs:
-        raise Unfounded("the last rewrite", "repeating all of them leads to another model")
+    try:
+        for items, written in zip(again.rounds, log["rounds"], strict=True):
+            graph, weakest = made_again.weakest(graph, items)
+            for least, item in zip(weakest, written, strict=True):
+                item["assume"] = least.option
+        if graph.outputs != apply_replacements(imported.graph, replacements).outputs:
+            raise Unfounded("the last rewrite", "repeating all of them leads to another model")
+    except Unfounded as error:
+        raise Unrepeatable(_culprit(applied, made_again.made), str(error)) from None
     return log
+
+
+def _culprit(items: Sequence[Replacement], made: Sequence[Exchange]) -> Replacement:
+    """The first of some replacements that led elsewhere; else the first that was not made again."""
+    for item, exchange in zip(items, made, strict=False):
+        if (item.before, item.after) != exchange:
+            return item
+    return items[min(len(made), len(items) - 1)]
 
 
 def _rewrite(graph: Graph, item: Replacement, imported: Imported) -> Json:

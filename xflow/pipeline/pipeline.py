@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,10 +30,12 @@ from xflow.pipeline.attempts import Finder, SearchedModel, Settings
 from xflow.pipeline.context import Run, Told
 from xflow.pipeline.details import Account, account_for
 from xflow.pipeline.gate import Gate, Judgement
+from xflow.pipeline.log import Unrepeatable
 from xflow.pipeline.preparation import Inside, Prepared
 from xflow.pipeline.timing_verdict import no_rewrite
 from xflow.report import summary
 from xflow.report.report import Deployment, Report
+from xflow.rewriting.replacement import without
 from xflow.rewriting.rule import Rule
 from xflow.validation.attribution import only_measured
 from xflow.validation.equivalence import check_equivalent
@@ -41,6 +44,9 @@ from xflow.validation.validate import Validated
 PROFILE_S, PROFILE_LEAST_S, PROFILE_MOST_S = 0.5, 5.0, 20.0
 """Seconds for which a model is run for its profile; those that there are in any case, and at most,
 loading included: slow models have used up their time, and are those that one asks about."""
+
+MOST_MISTAKES = 3
+"""Rewrites that cannot be repeated, behind which nothing of what was found is given out."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,7 @@ class Pipeline:
         if isinstance(found, SearchedModel) and (found.replacements or prepared):
             gate = Gate(run, found, self.before, prepared=prepared)
             judgement = gate.improve(self.judge(gate, found))
+            judgement, account = self.repeatable(gate, found, judgement, rules)
         elif run.measured and not run.inner and not self.obstacle:
             judgement = replace(judgement, told=self.try_out(found.settings.full[0]))
         changed = not judgement.objection
@@ -125,15 +132,8 @@ class Pipeline:
             told += Told((judgement.objection,))
         elif isinstance(found, SearchedModel):
             told += self.told(found.prepared)
-        if isinstance(found, SearchedModel):
-            account = account_for(
-                run,
-                self.before,
-                found.prepared if changed else Prepared(self.source),
-                found.imported,
-                judgement.verdict.replacements if changed else (),
-                rules=rules,
-            )
+        if isinstance(found, SearchedModel) and not changed:
+            account = self.account(found, judgement, rules)
         result = self.result(judgement, account, found.settings.full, told)
         wanted = self.run.profiled or (self.run.measured and not changed)
         if self.obstacle or self.run.inner or not wanted:
@@ -246,6 +246,43 @@ class Pipeline:
         if kept.objection:
             return replace(judgement, told=judgement.told + kept.told)
         return kept.behind(judgement, f"Rewrites that need a newer opset than {opset} did not pay.")
+
+    def account(self, found: SearchedModel, judgement: Judgement, rules: Sequence[Rule]) -> Account:
+        """The account of what was judged. Raises Unrepeatable."""
+        changed = not judgement.objection
+        return account_for(
+            self.run,
+            self.before,
+            found.prepared if changed else Prepared(self.source),
+            found.imported,
+            judgement.verdict.replacements if changed else (),
+            rules=rules,
+        )
+
+    def repeatable(
+        self, gate: Gate, found: SearchedModel, judgement: Judgement, rules: Sequence[Rule]
+    ) -> tuple[Judgement, Account]:
+        """The judgement less what cannot be repeated from a report, and the account of the rest.
+
+        The search has made a mistake there that nothing else has noticed. Behind some of them, all
+        that it has found is in doubt.
+        """
+        for attempt in itertools.count(1):
+            try:
+                return judgement, self.account(found, judgement, rules)
+            except Unrepeatable as error:
+                made = judgement.verdict.replacements
+                number = next(n for n, item in enumerate(made) if item is error.culprit)
+                rest = without(made, number) if attempt < MOST_MISTAKES else ()
+                warning = (
+                    f"A rewrite by {made[number].rule_names} was dropped: what was done does not "
+                    f"follow by the rules ({error}). Please report this."
+                )
+                if not rest and attempt == MOST_MISTAKES:
+                    warning += " All others were dropped with it."
+                second = gate.judge(rest) if rest or gate.prepared else gate.nothing()
+                judgement = second.behind(judgement, warnings=(warning,))
+        raise AssertionError("unreachable")
 
     def result(
         self,

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from xflow.analysis.observers import around_body
 from xflow.core.deadline import Deadline
-from xflow.core.errors import ModelError, NotReplayed, ValidationFailed
+from xflow.core.errors import ModelError, ValidationFailed
 from xflow.feeds.inputs import contradicted
 from xflow.onnx.freeze import frozen, overridable
 from xflow.onnx.inlining import Inlined
@@ -47,7 +47,7 @@ class Prepared:
     """Whether weights that were inputs, too, are constants in it."""
     inlined: Inlined | None = None
     """Which calls are inlined in it, if any."""
-    bodies: Mapping[BodyKey, Mapping[str, Any] | None] = field(default_factory=dict)
+    bodies: Mapping[BodyKey, Mapping[str, Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     distrusted: frozenset[str] = frozenset()
@@ -82,7 +82,7 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
         return prepared
     deadline = Deadline.after(BODIES * seconds, run.stop)
     around = around_body(node.op_type for node in model.graph.all_nodes())
-    logs: dict[BodyKey, Mapping[str, Any] | None] = {}
+    logs: dict[BodyKey, Mapping[str, Any]] = {}
 
     def optimize(place: BodyKey, body: ir.Model, share: float) -> tuple[ir.Model, list[str]] | None:
         budget = share * deadline.left
@@ -93,11 +93,9 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
             write_temporary(body, before)
             try:
                 better, report = inside(run.inside(Path(folder), budget, around), body, before)
-            except NotReplayed:
-                raise
             except (ModelError, ValidationFailed):  # it does not run by itself
                 return None
-        if not report.changed:
+        if not report.changed or report.log is None:
             return None
         logs[place] = report.log
         return better, [use.name for use in report.rules] or ["rewrites in graphs inside it"]
@@ -105,8 +103,6 @@ def with_bodies(prepared: Prepared, run: Run, inside: Inside, seconds: float) ->
     try:
         with run.phase("bodies"):
             found = optimize_bodies(model, optimize)
-    except NotReplayed:
-        raise
     except Exception as error:  # whatever is odd about them
         warning = f"The graphs inside operators were left as they are: {error}."
         return replace(prepared, warnings=(*prepared.warnings, warning))

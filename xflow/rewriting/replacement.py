@@ -32,6 +32,11 @@ class Replacement:
     estimated: bool = field(default=False, compare=False)
     """Whether the gain is the estimate's, also where others were measured."""
 
+    @property
+    def rule_names(self) -> str:
+        """Its rules, each once, in words."""
+        return ", ".join(dict.fromkeys(self.rules)) or "an unnamed rule"
+
 
 def apply_replacements(graph: Graph, replacements: Sequence[Replacement]) -> Graph:
     """`graph` with the replacements made in order, without those that no longer apply."""

@@ -59,7 +59,7 @@ class Rewrite:
     fact: str = ""
 
 
-_Exchange = tuple[tuple[Value, ...], tuple[Value, ...]]
+Exchange = tuple[tuple[Value, ...], tuple[Value, ...]]
 """What a rewrite replaces, and by what."""
 Round = Sequence[Rewrite]
 """Rewrites that all refer to one graph, and are made at once."""
@@ -112,13 +112,15 @@ class Replay:
         self._ranges = {
             level: Ranges(constants, level) for level in Assumption if level <= assumption
         }
-        self._made = 0
+        self.made: list[Exchange] = []
+        """What the rewrites have replaced so far, and by what."""
 
     def round(self, graph: Graph, items: Round) -> Graph:
         """What one round of rewrites makes of `graph`. Raises Unfounded."""
         surroundings = self._surroundings(graph, self._assumption)
-        made = [_made(surroundings, item, self._next()) for item in items]
-        return self._applied(graph, made)
+        for item in items:
+            self.made.append(_made(surroundings, item, self._next()))
+        return self._applied(graph, len(items))
 
     def weakest(self, graph: Graph, items: Round) -> tuple[Graph, tuple[Assumption, ...]]:
         """What one round makes of `graph`, and the least to take for granted for each rewrite.
@@ -126,7 +128,6 @@ class Replay:
         Raises Unfounded.
         """
         surroundings = {level: self._surroundings(graph, level) for level in sorted(self._ranges)}
-        made: list[_Exchange] = []
         weakest: list[Assumption] = []
         for item in items:
             where = self._next()
@@ -135,19 +136,19 @@ class Replay:
                 whole = _made(surroundings[self._assumption], item, where)
                 if whole != exchange:
                     least, exchange = self._assumption, whole
-            made.append(exchange)
+            self.made.append(exchange)
             weakest.append(least)
-        return self._applied(graph, made), tuple(weakest)
+        return self._applied(graph, len(items)), tuple(weakest)
 
     def _next(self) -> str:
         """Which rewrite is the next one, in words."""
-        self._made += 1
-        return f"rewrite {self._made}"
+        return f"rewrite {len(self.made) + 1}"
 
-    def _applied(self, graph: Graph, made: Sequence[_Exchange]) -> Graph:
-        """`graph` after the last rewrites, all of one round. Raises Unfounded."""
+    def _applied(self, graph: Graph, count: int) -> Graph:
+        """`graph` after the last `count` rewrites, all of one round. Raises Unfounded."""
         mapping: dict[Value, Value] = {}
-        for number, (before, after) in enumerate(made, self._made - len(made) + 1):
+        first = len(self.made) - count
+        for number, (before, after) in enumerate(self.made[first:], first + 1):
             if not mapping.keys().isdisjoint(before):
                 where = f"rewrite {number}"
                 raise Unfounded(where, "it replaces what another one of its round does")
@@ -155,7 +156,7 @@ class Replay:
         try:
             return Graph(rebuild_all(graph.outputs, mapping))
         except ShapeError as error:
-            raise Unfounded(f"the round up to rewrite {self._made}", str(error)) from None
+            raise Unfounded(f"the round up to rewrite {len(self.made)}", str(error)) from None
 
     def _surroundings(self, graph: Graph, level: Assumption) -> Surroundings:
         return Surroundings(graph, self._ranges[level], self._outside, self._rules, self._folder)
@@ -163,7 +164,7 @@ class Replay:
 
 def _at_least(
     surroundings: Mapping[Assumption, Surroundings], item: Rewrite, where: str
-) -> tuple[Assumption, _Exchange]:
+) -> tuple[Assumption, Exchange]:
     """The first of some levels at which a rewrite is founded, and what it replaces by what there.
 
     Raises Unfounded with the reason at the last one.
@@ -175,14 +176,14 @@ def _at_least(
     return strongest, _made(surroundings[strongest], item, where)
 
 
-def _made(surroundings: Surroundings, item: Rewrite, where: str) -> _Exchange:
+def _made(surroundings: Surroundings, item: Rewrite, where: str) -> Exchange:
     """What a rewrite replaces, and by what. Raises Unfounded."""
     if item.fact and item.steps is None:
         return _by_fact(surroundings, item, where)
     return _rewritten(surroundings, item, where)
 
 
-def _by_fact(surroundings: Surroundings, item: Rewrite, where: str) -> _Exchange:
+def _by_fact(surroundings: Surroundings, item: Rewrite, where: str) -> Exchange:
     """What a fact about values replaces in a graph, and by what."""
     try:
         before = tuple(value_at(surroundings.graph, place) for place in item.before)
@@ -236,7 +237,7 @@ class Surroundings:
         )
 
 
-def _rewritten(surroundings: Surroundings, item: Rewrite, where: str) -> _Exchange:
+def _rewritten(surroundings: Surroundings, item: Rewrite, where: str) -> Exchange:
     """What a rewrite replaces in a graph, and by what."""
     graph, ranges = surroundings.graph, surroundings.ranges
     if item.steps is None:

@@ -145,8 +145,7 @@ class Validator:
                     "find out by which of them."
                 )
                 break
-            rules = ", ".join(dict.fromkeys(chosen[number].rules)) or "an unnamed rule"
-            warnings.append(f"A rewrite by {rules} was dropped: {reason}.")
+            warnings.append(f"A rewrite by {chosen[number].rule_names} was dropped: {reason}.")
             if self.repro is not None:
                 warnings.append(self.repro.save(chosen[number], reason, self.deadline))
             chosen = without(chosen, number)
