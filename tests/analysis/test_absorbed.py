@@ -13,17 +13,53 @@ from spellings import rules_over
 
 import xflow
 from xflow.analysis.ranges import LARGEST, Ranges
+from xflow.analysis.value_rewrites.basis import fault
 from xflow.analysis.value_rewrites.masked_scores import FACT
 from xflow.analysis.value_rewrites.nan_tests import decided
+from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.onnx.importer import import_model
+from xflow.recheck.facts import Facts
 
 LEAST = -LARGEST["FLOAT"]
 
 
-def facts(model: onnx.ModelProto) -> list[str]:
-    """What is known of the masks in a model."""
+def facts(model: onnx.ModelProto, assumption: Assumption = DEFAULT) -> list[str]:
+    """What is known of the masks in a model, and confirmed by the checkers."""
     imported = import_model(ir.from_proto(model))
-    return [fact for *_, fact in decided(imported.graph, Ranges(imported.constants))]
+    made = list(decided(imported.graph, Ranges(imported.constants, assumption)))
+    checks = Facts(imported.graph, imported.constants, assumption)
+    assert not any(fault(checks, name, before, after) for before, after, name in made)
+    return [name for *_, name in made]
+
+
+def from_tokens(table: str = "table") -> onnx.ModelProto:
+    """Scores of features that are looked up by tokens and multiplied by a mask of integers."""
+    text = f"""<ir_version: 10, opset_import: ["" : 20]>
+        g (int64[2, 4] tokens, int64[2, 4] seen, float[9, 8] given) => (float[2, 4, 4] y)
+        <float mask = {{{LEAST!r}}}, int64[1] one = {{1}}, int64[1] two = {{2}},
+         float table = {{0}}> {{
+            features = Gather({table}, tokens)
+            kept = Cast<to = 1>(seen) each = Unsqueeze(kept, two) x = Mul(features, each)
+            t = Transpose<perm = [0, 2, 1]>(x) s = MatMul(x, t)
+            c = Cast<to = 9>(seen) d = Unsqueeze(c, one)
+            m = Where(d, s, mask) y = Softmax<axis = -1>(m) }}"""
+    model = onnx.parser.parse_model(text)
+    (empty,) = [item for item in model.graph.initializer if item.name == "table"]
+    data = np.random.default_rng(0).standard_normal((9, 8)).astype(np.float32)
+    empty.CopyFrom(onnx.numpy_helper.from_array(data, "table"))
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def test_scores_of_integers_alone_are_taken_to_be_moderate() -> None:
+    """A mask of integers may be of any size; as a float input, it may be no number at all."""
+    model = from_tokens()
+    assert facts(model) == [FACT]
+    imported = import_model(ir.from_proto(model))
+    ((before, after, name),) = decided(imported.graph, Ranges(imported.constants))
+    strict = Facts(imported.graph, imported.constants, Assumption.NONE)
+    assert "may be no number" in fault(strict, name, before, after)
+    assert not facts(model, Assumption.FINITE_INPUTS)
+    assert not facts(from_tokens("given"))
 
 
 def masked(body: str, mask: float = LEAST) -> onnx.ModelProto:

@@ -1,7 +1,7 @@
-"""The float inputs of a model from which a value is computed, in three senses.
+"""The float inputs of a model from which a value is computed, in several senses.
 
 *By elements*: through elementwise operators and movements alone. *As a mask*: so that elements of
-the input that are -inf may make elements of the value -inf. *In any way*.
+the input that are -inf may make elements of the value -inf. *In any way*, and *at all*.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Reach:
         self._by_elements: _Inputs = {}
         self._as_masks: _Inputs = {}
         self._in_any_way: _Inputs = {}
+        self._at_all: _Inputs = {}
 
     def by_elements(self, value: Value) -> frozenset[Value]:
         """The inputs of which single elements make each element of a value."""
@@ -71,6 +72,10 @@ class Reach:
             return self.in_scores(node.inputs[0]) if is_weight else node.inputs
 
         return _behind(value, follow, self._in_any_way)
+
+    def at_all(self, value: Value) -> frozenset[Value]:
+        """The inputs that a value depends on, also through weights of a softmax."""
+        return _behind(value, lambda node: node.inputs, self._at_all)
 
     def in_scores(self, scores: Value) -> frozenset[Value]:
         """The inputs that what a softmax reads is made of by elements, or as masks."""

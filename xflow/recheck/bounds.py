@@ -129,6 +129,11 @@ class Analysis:
         """Whether a value is made of elements of a float input, one by one, or these are added."""
         return bool(self._sources.in_scores(value))
 
+    def depends_on_inputs(self, value: Value) -> bool:
+        """Whether a value depends on a float input in any way, or is none of the graph."""
+        behind = self._sources.behind.get(value)
+        return behind is None or bool(behind)
+
     def _of(self, value: Value, inputs: Sequence[Bounds]) -> Bounds:
         node, dtype = value.node, value.type.dtype
         array = self.data(value)

@@ -188,7 +188,8 @@ class Facts:
         data = self._strict.data(mask) if dtype in FLOATS else None
         if data is None or not data.size:
             return "the mask is no constant"
-        known = self._strict.of(scores)
+        assumed = not self._strict.depends_on_inputs(scores)
+        known = (self._assumed if assumed else self._strict).of(scores)
         if not known.is_finite:
             return "by the second analysis, a score may be no number"
         wide = data.astype(np.float64)

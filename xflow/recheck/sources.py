@@ -55,6 +55,11 @@ class Sources:
         return self._elements.get(value, Inputs()) | self._added.get(value, Inputs())
 
     @cached_property
+    def behind(self) -> Mapping[Value, Inputs]:
+        """The inputs that each value of the graph depends on in any way."""
+        return self._flow(lambda node: node.inputs)
+
+    @cached_property
     def special(self) -> tuple[Inputs, Inputs]:
         """The inputs that are compared, tested or read by an unknown operator, those of masks."""
         tested, masking = set[Value](), set[Value]()

@@ -4,6 +4,10 @@ Over the reals, ``Where(seen, s, c)`` is not a sum. In floats it equals ``s + Wh
 `c` is -inf or so low that ``c + s`` rounds to `c` for all moderate `s`. The least float, with which
 exporters mask, is so low; -1e9 is not. Attention needs masks that are added.
 
+A choice hides scores that are no numbers, and a sum does not. So nothing is assumed of scores that
+depend on a float input, which a caller may fill with anything where a mask covers it. Of those that
+are computed from integers alone, such as tokens, it is assumed that they are moderate.
+
 For the same reason ``Max(s + m, c)``, by which a sum of two such masks is kept finite, is
 ``s + Max(m, c)``.
 """
@@ -17,6 +21,7 @@ from typing import TypeAlias
 import numpy as np
 
 from xflow.analysis.ranges import Ranges
+from xflow.analysis.reach import Reach
 from xflow.core.assumptions import moderate
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
@@ -32,15 +37,21 @@ FARTHEST = 6
 """Most operators between a choice and its softmax, and between scores and their product."""
 
 
-def absorbed(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
-    """Masks of a softmax that replace scores, equal ones that are added, and the fact's name."""
+def absorbed(
+    graph: Graph, ranges: Ranges, strict: Ranges, reach: Reach
+) -> Iterator[tuple[Value, Value, str]]:
+    """Masks of a softmax that replace scores, equal ones that are added, and the fact's name.
+
+    The `strict` ranges, which assume nothing, count where scores depend on float inputs.
+    """
     readings = {"Where": _chosen, "Max": _kept_finite}
     for node in graph.nodes:
         if not isinstance(node.op, Operator) or node.op.name not in readings or node.constant:
             continue
         value = node.outputs[0]
         for scores, mask in readings[node.op.name](node, ranges):
-            if scores.type == value.type and _is_moderate(scores, ranges):
+            known = strict if reach.at_all(scores) else ranges
+            if scores.type == value.type and _is_moderate(scores, known):
                 after = _added(scores, mask)
                 if after is not None and after.type == value.type and _is_weighed(graph, value):
                     yield value, after, FACT

@@ -46,9 +46,9 @@ def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     """
     strict = Ranges(ranges.constants, Assumption.NONE)
     yield from repeated(graph, strict.data)
-    yield from absorbed(graph, strict)
-    yield from tails(graph, strict)
     reach = Reach(ranges.constants)
+    yield from absorbed(graph, ranges, strict, reach)
+    yield from tails(graph, strict)
     yield from uncovered(graph, ranges, strict, reach)
     tests = [
         node for node in graph.nodes if isinstance(node.op, Opaque) and node.op.op_type in TESTS
