@@ -217,6 +217,14 @@ def test_numbers_below_the_least_normal_one_may_be_a_few_steps_apart() -> None:
     assert not difference(before, after, 1e-3, 0).reason
 
 
+def test_an_output_of_such_numbers_is_no_more_exact_than_the_least_normal_one() -> None:
+    before = (np.arange(1, 33) * 1e-41).astype(np.float32)
+    assert not difference(before, before + np.float32(5e-43), 1e-3, 1e-5).reason
+    assert difference(before, before + np.float32(5e-41), 1e-3, 1e-5).reason
+    normal: np.ndarray = before * np.float32(1e10)
+    assert difference(normal, normal + np.float32(5e-33), 1e-3, 1e-5).reason
+
+
 def test_lists_and_mappings_are_compared_with_their_exact_values() -> None:
     exact = [ROWS, {"a": ROWS}]
     noise = np.random.default_rng(2).standard_normal((2, *ROWS.shape))

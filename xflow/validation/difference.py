@@ -297,6 +297,11 @@ class _Real:
     least: float
     """The smallest positive number of that type."""
 
+    @property
+    def normal(self) -> float:
+        """The smallest number with all digits; those below, and sums of them, are no more exact."""
+        return self.least / self.epsilon
+
     def difference(self) -> Difference:
         a, b = self.a, self.b
         lost = np.isfinite(a) & ~np.isfinite(b)
@@ -343,8 +348,9 @@ class _Real:
         near = self.allowance.atol * (min(1.0, float(size.max())) or 1.0)
         near = max(near, self.allowance.kernel)
         floor = near / rtol if near > 0 and rtol > 0 else whole or 1.0
-        base = np.maximum(np.maximum(size, scale), max(floor, self.least))
-        relative = rtol * np.maximum(size, scale) + ROUNDINGS * self.least
+        basis = np.maximum(np.maximum(size, scale), self.normal)
+        base = np.maximum(basis, floor)
+        relative = rtol * basis + ROUNDINGS * self.least
         allowed = np.maximum(relative, near)
         max_abs, max_rel = float(error.max()), float((error / base).max())
         wrong = error > allowed
@@ -371,7 +377,7 @@ class _Real:
             reason += _first(wrong, self.a, self.b)
         elif a.dtype.kind == "f" and (self.e is None or self.allowance.precise):
             differs = (error > relative) & finite
-            found = self._beyond_rounding(a, b, finite, differs, np.maximum(size, scale))
+            found = self._beyond_rounding(a, b, finite, differs, basis)
             doubtful = bool(found) and self.e is None
             reason = "" if self.e is None else found
         tolerated = bool(reason) and not wrong.any()
@@ -431,11 +437,10 @@ class _Real:
         are small beside others.  `basis` is what `rtol` is relative to.  Nothing is reported where
         the value before is not so exact itself.
         """
-        unit = np.maximum(basis, self.least / self.epsilon)
-        own = float((np.abs(a - e) / unit).max())
+        own = float((np.abs(a - e) / basis).max())
         rounding = min(ROUNDINGS * self.epsilon, FLOOR)
         limit = TURN * max(self.allowance.near * own, AS_NEAR * rounding)
-        off = differs & (np.abs(b - e) / unit > limit)
+        off = differs & (np.abs(b - e) / basis > limit)
         return f"differs by more than rounding{_first(off, self.a, self.b)}" if off.any() else ""
 
 
