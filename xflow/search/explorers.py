@@ -78,8 +78,6 @@ class Explorers:
         self._processes = processes
         self._here_s = 0.0
         """Seconds of the processor for which this process has explored."""
-        self._lost = False
-        """Whether processes were lost, and are not started again."""
         self._setting = b""
         """What other processes have to know of this search, pickled once."""
         if cost.layouts is not None:
@@ -130,7 +128,7 @@ class Explorers:
                 try:
                     running[pool.submit(_explore_task, self._setting, task)] = number, share
                 except RuntimeError:  # it is broken: the rest is done in this process
-                    self._lose_processes()
+                    self._processes.give_up()
                     yield number, self._here(regions[number], share, known[number])
             done, _ = wait(running, looks_s, FIRST_COMPLETED)
             for future in done:
@@ -171,14 +169,9 @@ class Explorers:
         if self._cost.layouts is None:
             return None
         worthwhile_s = self._context.policy.worthwhile_s
-        if regions > 1 and min(self._here_s, deadline.left) >= worthwhile_s and not self._lost:
+        if regions > 1 and min(self._here_s, deadline.left) >= worthwhile_s:
             self._processes.start()
         return self._processes.executor if self._processes.are_up else None
-
-    def _lose_processes(self) -> None:
-        """Do without processes from now on: something forbids them."""
-        self._processes.close()
-        self._lost = True
 
     def _here(self, region: Region, share: Share, known: Known) -> Exploration:
         start = time.process_time()
@@ -214,7 +207,7 @@ class Explorers:
             result: tuple[list[_Form], Exploration] = future.result()
             forms, found = result
         except BrokenProcessPool:  # and all that they had to do has failed by now
-            self._lose_processes()
+            self._processes.give_up()
             return self._here(region, share, known)
         except (OSError, MemoryError):
             return self._here(region, share, known)

@@ -71,10 +71,15 @@ class SearchProcesses:
         self._coming = ()
         self._exit.close()
 
+    def give_up(self) -> None:
+        """Do without processes, now and later: something forbids them."""
+        self.close()
+        self.count = 1
+
     def start(self) -> None:
         """Have the processes started, which come up while the caller goes on.
 
-        Where that fails, or there would be a single one, there are none, now and later.
+        There are none where there would be a single one; where it fails, it is given up.
         """
         if self.executor is not None or self.count < 2:
             return
@@ -87,8 +92,7 @@ class SearchProcesses:
             )
             self._coming = [executor.submit(_up) for _ in range(self.count)]
         except Exception:  # whatever forbids it, as a limit of the system: they only save time
-            self.close()
-            self.count = 1
+            self.give_up()
         else:
             self.executor, self.folder = executor, folder
 
