@@ -5,24 +5,26 @@ from fractions import Fraction
 
 import pytest
 from graphs import call, tensor
-from operator_cases import cases
+from operator_cases import cases, element_types
 
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.codec import from_plain, to_plain
 from xflow.core.node import TensorType, apply, leaf, opaque
+from xflow.core.registry import Example, Operator
 from xflow.core.size import symbol
 
 
 @pytest.mark.parametrize(
     "case", [c for c in cases() if c[1].shapes][::7], ids=lambda case: case[0].name
 )
-def test_graphs_survive_being_written_down(case: tuple[object, ...]) -> None:
+def test_graphs_survive_being_written_down(case: tuple[Operator, Example]) -> None:
     op, example = case
+    types, _ = element_types(op, example, "FLOAT")
     inputs = [
-        leaf(f"in{number}", TensorType(sort, shape))
-        for number, (sort, shape) in enumerate(zip(example.types, example.shapes, strict=True))  # type: ignore[attr-defined]
+        leaf(f"in{number}", TensorType(dtype, shape))
+        for number, (dtype, shape) in enumerate(zip(types, example.shapes, strict=True))
     ]
-    outputs = apply(op, inputs, example.attributes)  # type: ignore[arg-type, attr-defined]
+    outputs = apply(op, inputs, example.attributes)
     plain = json.loads(json.dumps(to_plain(outputs)))
     assert from_plain(plain, {str(value): value for value in inputs}) == outputs
 

@@ -48,10 +48,13 @@ POSITIVE = {
 }
 """Inputs that must not be negative, because a root or a logarithm is taken of them."""
 
-BROADCASTING = {op.name for op in operators() if op.elementwise} | {
-    *("MatMul", "Gemm", "Expand", "Attention", "CappedAttention", "FusedMatMul"),
-    "MaskedAttention",
-}
+BROADCASTING = (
+    {op.name for op in operators() if op.elementwise}
+    | {
+        *("MatMul", "Gemm", "Expand", "FusedMatMul"),
+    }
+    | {op.name for op in operators() if op.role == "attention"}
+)
 """Operators that treat an extent that is literally 1 differently from a symbol."""
 
 
@@ -64,7 +67,7 @@ def cases() -> list[tuple[Operator, Example]]:
     ]
 
 
-CHOOSING = {"MaskedAttention": 3}
+CHOOSING = {"MaskedAttention": 3, "CappedMaskedAttention": 3, "CachedMaskedAttention": 5}
 """Inputs of Booleans of which each row has one that is true, because something is divided by how
 many there are."""
 
@@ -303,8 +306,7 @@ def onnx_model(
         return int(TensorProto.DataType.Value(names[number])) if names else TensorProto.FLOAT
 
     names, initializers, inputs = [], [], []
-    own = iter(enumerate(call.shapes))
-    for position in range(call.input_count(len(call.shapes))):
+    for position, number in enumerate(call.own_inputs(len(call.shapes))):
         if position in call.constants:
             name = f"c{position}"
             array = call.constants[position]
@@ -312,9 +314,9 @@ def onnx_model(
                 array = array.astype(np.float32)
             initializers.append(numpy_helper.from_array(array, name))
         else:
-            number, shape = next(own, (0, None))
+            shape = None if number is None else call.shapes[number]
             name = "" if shape is None else f"x{number}"
-            if shape is not None:
+            if number is not None and shape is not None:
                 inputs.append(helper.make_tensor_value_info(name, kind(types, number), shape))
         names.append(name)
     names_out = [f"y{k}" for k in range(outputs)]
@@ -325,6 +327,7 @@ def onnx_model(
         helper.make_tensor_value_info(name, kind(results, k), None)
         for k, name in enumerate(names_out)
     ]
+    inputs.sort(key=lambda value: int(value.name[1:]))
     graph = helper.make_graph([node], "case", inputs, infos, initializers)
     opsets = [helper.make_opsetid(call.domain, call.opset)]
     if call.domain:

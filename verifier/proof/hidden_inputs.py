@@ -107,7 +107,7 @@ def read_kernels(value: Value, index: Index, known: Known) -> Scalar:
         return read_leaf(value, index)
     assert isinstance(node.op, Operator), node.op
     hidden = hidden_positions(node)
-    if isinstance(node.op, Composite) and not hidden:
+    if isinstance(node.op, Composite) and (not hidden or node.op.as_defined):
         defined = node.op.define(node.inputs, node.attributes)[value.index]
         return read_kernels(defined, index, known)
     inputs = [

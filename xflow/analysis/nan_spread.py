@@ -37,7 +37,9 @@ from xflow.core.spec import (
 
 KEEPING = frozenset(
     (
-        *("Add", "Attention", "CappedAttention", "Concat", "Conv", "Div", "Erf", "Expand"),
+        *("Add", "Attention", "CachedAttention", "CachedCappedAttention", "CachedMaskedAttention"),
+        *("CachedCausalAttention", "CappedAttention", "CappedMaskedAttention", "CausalAttention"),
+        *("Concat", "Conv", "Div", "Erf", "Expand"),
         *("Gather", "Gelu", "Identity", "LayerNormalization", "MaskedAttention", "MatMul"),
         *("Mul", "Neg", "RMSNormalization", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape"),
         *("Scalar", "Slice", "Softmax", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile"),

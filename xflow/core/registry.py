@@ -125,10 +125,23 @@ class OnnxCall:
     """ONNX names of the inputs' element types; empty where nobody asked."""
     computed: Mapping[int, Shape] = field(default_factory=dict)
     """In `from_onnx`: inputs that are vectors of sizes, which depend on the model's dimensions."""
+    positions: tuple[int, ...] = ()
+    """In `to_onnx`: the ONNX positions of the operator's own inputs, where they are not in a row.
+    Those between are omitted."""
 
-    def input_count(self, own: int) -> int:
-        """The number of ONNX inputs with `own` inputs of ours; some may be named but omitted."""
-        return max(own + len(self.constants), 0, *(k + 1 for k in self.constants))
+    def own_inputs(self, own: int) -> tuple[int | None, ...]:
+        """For each ONNX input the one of `own` inputs of ours that it is.
+
+        None for a constant, and for one that may be named but is omitted.
+        """
+        if self.positions:
+            given = self.positions[:own]
+        else:
+            count = max(own + len(self.constants), 0, *(k + 1 for k in self.constants))
+            given = tuple(k for k in range(count) if k not in self.constants)[:own]
+        count = max((k + 1 for k in (*given, *self.constants)), default=0)
+        numbers = {position: number for number, position in enumerate(given)}
+        return tuple(numbers.get(position) for position in range(count))
 
 
 @dataclass(frozen=True)
@@ -206,6 +219,9 @@ class Operator:
     operator it computes in FLOAT, so that in narrower types the kernel overflows before that."""
     steps: ClassVar[bool] = False
     """Whether it makes integers, as floats, of floats, which a rounding of its input may change."""
+    as_defined: ClassVar[bool] = False
+    """Whether its kernel is that of an operator in its definition, and makes of what is no number
+    what that one makes of it."""
     folds: ClassVar[bool] = True
     """Whether it is computed once, when the model is written, where its inputs are constants."""
     schematic: ClassVar[bool] = False

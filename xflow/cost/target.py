@@ -184,8 +184,19 @@ class TargetModel:
     products: Mapping[str, str] = field(
         default_factory=lambda: {
             "Einsum": "MatMul",
-            "CappedAttention": "Attention",
-            "MaskedAttention": "Attention",
+            **dict.fromkeys(
+                (
+                    "CappedAttention",
+                    "MaskedAttention",
+                    "CappedMaskedAttention",
+                    "CausalAttention",
+                    "CachedAttention",
+                    "CachedCappedAttention",
+                    "CachedMaskedAttention",
+                    "CachedCausalAttention",
+                ),
+                "Attention",
+            ),
         }
     )
     """Operators that the runtime computes by another one's kernel, with data moved around it."""

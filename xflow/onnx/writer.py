@@ -185,9 +185,8 @@ class Writer(ABC):
         """Write a node of the registry as a new ONNX node; `computed` sizes follow its inputs."""
         name = self.fresh(f"xflow_{call.op_type}")
         sources = (*node.inputs, *computed)
-        own = iter(sources)
         inputs: list[ir.Value | None] = []
-        for position in range(call.input_count(len(sources))):
+        for position, number in enumerate(call.own_inputs(len(sources))):
             if position in call.constants:
                 array = call.constants[position]
                 if array.dtype == "float64":
@@ -198,7 +197,7 @@ class Writer(ABC):
                     array = array.astype(dtype)
                 inputs.append(self.parameter(array, f"{name}_parameter"))
             else:
-                source = next(own, None)
+                source = None if number is None else sources[number]
                 inputs.append(self.made[source] if isinstance(source, Value) else source)
         outputs = [
             self.new_value(kind, name if len(node.types) == 1 else f"{name}_{index}", name)
@@ -241,8 +240,8 @@ class Writer(ABC):
 
 def _takes_types(call: OnnxCall, node: Node) -> bool:
     """Whether ONNX has the operator for the element types of a node."""
-    free = (k for k in range(call.input_count(len(node.inputs))) if k not in call.constants)
-    inputs = {k: source.type.dtype for k, source in zip(free, node.inputs, strict=False)}
+    given = enumerate(call.own_inputs(len(node.inputs)))
+    inputs = {k: node.inputs[number].type.dtype for k, number in given if number is not None}
     outputs = [kind.dtype for kind in node.types]
     return accepts(call.op_type, call.domain, call.opset, inputs, outputs)
 

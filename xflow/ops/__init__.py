@@ -6,6 +6,7 @@ from xflow.core.registry import operators as operators
 from xflow.ops import activations as activations
 from xflow.ops import attention as attention
 from xflow.ops import blocks as blocks
+from xflow.ops import cached_attention as cached_attention
 from xflow.ops import cast as cast
 from xflow.ops import choice as choice
 from xflow.ops import constants as constants

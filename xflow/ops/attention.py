@@ -46,9 +46,10 @@ class Attention(Composite):
     [S, L], those before them [B, H], where each may be 1 or be left out.
 
     ONNX also has masks that are broadcast along S or L or shorter than L, which ONNX Runtime's
-    kernel refuses; causal masks, and keys and values of the past. These are not declared; its
-    softcap is `CappedAttention`, and a mask of Booleans `MaskedAttention`. The kernel takes neither
-    a scale that is not positive nor empty inputs.
+    kernel refuses. These are not declared, nor the scores as an output; its softcap is
+    `CappedAttention`, a mask of Booleans `MaskedAttention`, a causal one `CausalAttention`, and
+    keys and values of the past are those of `CachedAttention`. The kernel takes neither a scale
+    that is not positive nor empty inputs.
     """
 
     name = op_type = "Attention"
@@ -295,12 +296,12 @@ class MaskedAttention(Attention):
     Shapes, heads and masks are those of `Attention`, but that the mask is there, and says of which
     keys the values are averaged. The runtime's kernel adds the least float to the other scores, and
     gives zeros where there is no key that counts. It does not take those out: a NaN in a key makes
-    the result NaN wherever it is. Together with a softcap, it is not declared.
+    the result NaN wherever it is. With a softcap, it is `CappedMaskedAttention`.
     """
 
     name = "MaskedAttention"
     arity = (4, 4)
-    takes = (ELEMENT, ELEMENT, ELEMENT, BOOL)
+    takes: ClassVar[tuple[str, ...]] = (ELEMENT, ELEMENT, ELEMENT, BOOL)
     mask = None
     examples = tuple(
         replace(example, types=(REAL, REAL, REAL, BOOL))
@@ -325,15 +326,28 @@ class MaskedAttention(Attention):
         Where no key counts, it gives zeros. With a scale beyond 1, scores may overflow.
         """
         most, scale = floats.moderate, attributes["scale"]
-        if most is None or not all(x.is_real and x.within(most) for x in inputs[:3]):
+        given = inputs[:-1]  # all but the mask
+        if most is None or not all(x.is_real and x.within(most) for x in given):
             return None
         if not isinstance(scale, Fraction) or abs(scale) > 1:
             return None
         return Range(-most, most)
 
     def _added(self, scores: Array, masks: Sequence[Array]) -> Array:
-        added = np.where(masks[0].astype(bool), 0, -np.inf)
-        return np.asarray(scores + added.astype(scores.dtype))
+        counts = masks[0].astype(bool)
+        added = np.where(counts, 0, -np.inf).astype(scores.dtype)
+        return np.where(counts.any(axis=-1, keepdims=True), scores + added, added)
+
+
+@register
+class CappedMaskedAttention(MaskedAttention, CappedAttention):
+    """`MaskedAttention` of the scores ``c * tanh(scale * q @ transpose(k) / c)``, c a softcap."""
+
+    name = "CappedMaskedAttention"
+    examples = tuple(
+        replace(example, attributes={**example.attributes, "softcap": Fraction(3, 2)})
+        for example in MaskedAttention.examples[::2]
+    )
 
 
 def _is_positive(attribute: Attribute | None) -> bool:

@@ -29,7 +29,7 @@ from xflow.core.registry import (
     require,
 )
 from xflow.core.size import Size
-from xflow.core.sorts import SORTS
+from xflow.core.sorts import BOOL, SORTS
 from xflow.core.spec import ONE, ZERO, Element, Index, Literal, call, where
 from xflow.core.spec import Scalar as Expression
 
@@ -231,3 +231,43 @@ class IdentityKernel(Constant):
         position: tuple[Any, ...] = (diagonal, diagonal, *((k - 1) // 2 for k in kernel))
         result[position] = 1
         return [result]
+
+
+@register
+class LowerTriangle(Constant):
+    """Booleans [..., rows, columns], true where ``column <= row + offset``."""
+
+    name = "LowerTriangle"
+    gives = (BOOL,)
+    attributes = declare(shape=AttributeSpec(Kind.INTS), offset=AttributeSpec(Kind.INT, 0))
+    examples = (
+        Example((), {"shape": (3, 3)}),
+        Example((), {"shape": (2, 5), "offset": 3}),
+        Example((), {"shape": (1, 2, 3, 2), "offset": -1}),
+        Example((), {"shape": (2, 0), "offset": 1}),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        result = sizes(attributes, "shape")
+        size(attributes, "offset")
+        require(len(result) >= 2, f"{self.name} has rows and columns")
+        for n in result:
+            need(at_least(n, 0), f"a size of {self.name} is negative: {n}")
+        return [result]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Expression:
+        row, column = index[-2:]
+        return where((at_least(row + size(attributes, "offset"), column),), ONE, ZERO)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        shape, offset = integers(attributes, "shape"), attributes["offset"]
+        assert isinstance(offset, int)
+        rows, columns = shape[-2:]
+        return [np.broadcast_to(np.tri(rows, columns, offset, dtype=bool), shape).copy()]

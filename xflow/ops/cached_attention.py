@@ -1,0 +1,271 @@
+"""Attention with keys and values of the past, and causal attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from xflow.core.composite import made
+from xflow.core.constraint import equal
+from xflow.core.node import Value, apply
+from xflow.core.registry import (
+    Array,
+    Attribute,
+    Attributes,
+    Example,
+    Need,
+    OnnxCall,
+    Shape,
+    operator,
+    register,
+    require,
+)
+from xflow.core.size import Size
+from xflow.core.sorts import BOOL, ELEMENT, REAL
+from xflow.ops.attention import (
+    HEADS_FIRST,
+    HEADS_LAST,
+    Attention,
+    CappedAttention,
+    MaskedAttention,
+)
+
+PAST = (3, 4)
+"""The inputs that are keys and values of the past, [B, G, P, D] and [B, G, P, E]."""
+GIVEN = (0, 1, 2, 4, 5, 3)
+"""The positions of queries, keys, values, keys and values of the past and a mask among ONNX's."""
+
+
+class DerivedAttention(Attention):
+    """Attention that is another one, with keys, values and a mask that are made for it.
+
+    The runtime has one kernel for all of them, which makes of NaN and infinities what it makes of
+    them where these are inputs.
+    """
+
+    as_defined = True
+    plain: ClassVar[type[Attention]]
+    """The attention that it is."""
+    cached: ClassVar[bool] = False
+    """Whether there are keys and values of the past, before the new ones."""
+    causal: ClassVar[bool] = False
+    """Whether a query has only the keys up to its own place, behind all of the past."""
+
+    def _joined(
+        self, shapes: Sequence[Shape], attributes: Attributes, need: Need | None = None
+    ) -> tuple[Shape, ...]:
+        """The shapes of the queries, all keys and values by heads, and of the mask."""
+        q, *given = shapes[:3]
+        k, v = (
+            self._with_heads(attributes, position, shape, need)
+            for position, shape in enumerate(given, 1)
+        )
+        if not self.cached:
+            return (q, k, v, *shapes[3:])
+        joined = []
+        for shape, past in zip((k, v), shapes[3:5], strict=True):
+            require(len(past) == HEADS_FIRST, f"keys or values of the past of rank {len(past)}")
+            joined.append((*shape[:2], past[2] + shape[2], shape[3]))
+            if need is None:
+                continue
+            for axis in (0, 1, 3):
+                text = f"{past[axis]} and {shape[axis]} differ: what is past, and what is new"
+                need(equal(past[axis], shape[axis]), text)
+        if need is not None:
+            lengths = [shape[2] for shape in shapes[3:5]]
+            need(equal(*lengths), f"{lengths[0]} past keys, and {lengths[1]} past values")
+        return (q, *joined, *shapes[5:])
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        q, k, v = shapes[:3]
+        require(len(q) == len(k) == len(v), f"the inputs of {self.name} differ in rank")
+        require(len(q) in (HEADS_LAST, HEADS_FIRST), f"{self.name} on inputs of rank {len(q)}")
+        joined = self._joined(shapes, attributes, need)
+        self.check(joined, attributes, need)
+        batch, heads, length, _ = self._with_heads(attributes, 0, q)
+        part = joined[2][3]
+        last = (batch, length, heads * part)
+        y = (batch, heads, length, part) if len(q) == HEADS_FIRST else last
+        return [y, *joined[1:3]] if self.cached else [y]
+
+    def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
+        q, k, v = (
+            self._heads_first(value, self._with_heads(attributes, position, value.shape))
+            for position, value in enumerate(inputs[:3])
+        )
+        masks = inputs[3:]
+        if self.cached:
+            k, v = (
+                made("Concat", past, new, axis=2)
+                for past, new in zip(inputs[3:5], (k, v), strict=True)
+            )
+            masks = inputs[5:]
+        if self.causal:
+            triangle: dict[str, Attribute] = {
+                "shape": (q.shape[2], k.shape[2]),
+                "offset": inputs[PAST[0]].shape[2] if self.cached else 0,
+            }
+            masks = apply("LowerTriangle", (), triangle)
+        kept = {key: attributes[key] for key in self.plain.attributes if "heads" not in key}
+        y = made(self.plain.name, q, k, v, *masks, **kept)
+        if len(inputs[0].shape) != HEADS_FIRST:
+            batch, heads, length, part = y.shape
+            y = made("Transpose", y, perm=(0, 2, 1, 3))
+            y = made("Reshape", y, shape=(batch, length, heads * part))
+        return (y, k, v) if self.cached else (y,)
+
+    def hides(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[int, ...]:
+        values = (2, PAST[1]) if self.cached else (2,)
+        return tuple(k for k in range(len(shapes)) if k not in values)
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        q, k, v = arrays[:3]
+        last = q.ndim == HEADS_LAST
+        if last:
+            heads = (attributes["q_num_heads"], *[attributes["kv_num_heads"]] * 2)
+            q, k, v = (
+                x.reshape(*x.shape[:2], count, x.shape[2] // max(1, count)).swapaxes(1, 2)
+                for x, count in zip((q, k, v), heads, strict=True)
+                if isinstance(count, int)
+            )
+        masks = arrays[3:]
+        past = 0
+        if self.cached:
+            past = arrays[PAST[0]].shape[2]
+            k, v = (np.concatenate(pair, axis=2) for pair in zip(arrays[3:5], (k, v), strict=True))
+            masks = arrays[5:]
+        if self.causal:
+            masks = [np.tri(q.shape[2], k.shape[2], past, dtype=bool)]
+        alone = {**attributes, "q_num_heads": 0, "kv_num_heads": 0}
+        (y,) = operator(self.plain.name).numpy([q, k, v, *masks], alone)
+        if last:
+            y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], y.shape[1] * y.shape[3])
+        return [y, k, v] if self.cached else [y]
+
+    def flops(
+        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
+    ) -> Size:
+        return super().flops(self._joined(shapes, attributes), attributes, outputs)
+
+    def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
+        given = dict(call.attributes)
+        if given.pop("is_causal", 0) != self.causal:
+            return None
+        positions = GIVEN if self.cached else (0, 1, 2, 3)
+        shapes = (*call.shapes, *[None] * len(GIVEN))
+        taken = tuple(k for k in positions if shapes[k] is not None)
+        if self.cached and not {4, 5} <= {*taken}:
+            return None
+        if any(shape is not None for k, shape in enumerate(call.shapes) if k not in taken):
+            return None
+        row = tuple(shapes[k] for k in taken[:3])
+        read = super().from_onnx(replace(call, attributes=given, shapes=row))
+        return None if read is None else (read[0], taken)
+
+    def to_onnx(
+        self, attributes: Attributes, shapes: Sequence[Shape], opset: int
+    ) -> OnnxCall | None:
+        call = super().to_onnx(attributes, shapes, opset)
+        if call is None:
+            return None
+        given = {**call.attributes, "is_causal": 1} if self.causal else call.attributes
+        positions = GIVEN[: len(shapes)] if self.cached else ()
+        return replace(call, attributes=given, positions=positions)
+
+
+def _cached(examples: Sequence[Example]) -> tuple[Example, ...]:
+    """Examples of an attention with the first two keys and values as those of the past."""
+    found = []
+    for example in examples:
+        q, k, v, *masks = example.shapes
+        heads = example.attributes.get("kv_num_heads", 0)
+        shapes = []
+        for shape in (k, v):
+            past = min(2, shape[-2] - 1)
+            if len(shape) == HEADS_FIRST:
+                shapes.append((*shape[:2], shape[2] - past, shape[3]))
+                shapes.append((*shape[:2], past, shape[3]))
+            else:
+                assert isinstance(heads, int)
+                shapes.append((shape[0], shape[1] - past, shape[2]))
+                shapes.append((shape[0], heads, past, shape[2] // heads))
+        k, past_k, v, past_v = shapes
+        types = (*[REAL] * 5, *example.types[3:]) if example.types else ()
+        found.append(Example((q, k, v, past_k, past_v, *masks), example.attributes, types))
+    return tuple(found)
+
+
+@register
+class CachedAttention(DerivedAttention):
+    """`Attention` with keys and values of the past before the new ones; gives all of them besides.
+
+    The first three inputs are those of `Attention`, with new keys and values alone. The keys
+    [B, G, P, D] and the values [B, G, P, E] of the past follow, and a mask, if there is one, whose
+    last axis is P + L. The outputs are that of `Attention` on all keys and values, these keys
+    [B, G, P + L, D], and these values. The kernel takes them where there are no past ones, but not
+    where there are no new ones, and gives nothing unless it may give all three outputs.
+    """
+
+    name = "CachedAttention"
+    arity = (5, 6)
+    mask = 5
+    plain = Attention
+    cached = True
+    examples = _cached(Attention.examples)
+
+
+@register
+class CachedCappedAttention(DerivedAttention, CappedAttention):
+    """`CappedAttention` with keys and values of the past, as `CachedAttention` has them."""
+
+    name = "CachedCappedAttention"
+    arity = (5, 6)
+    mask = 5
+    plain = CappedAttention
+    cached = True
+    examples = _cached(CappedAttention.examples[::3])
+
+
+@register
+class CachedMaskedAttention(DerivedAttention, MaskedAttention):
+    """`MaskedAttention` with keys and values of the past, as `CachedAttention` has them."""
+
+    name = "CachedMaskedAttention"
+    arity = (6, 6)
+    takes = (*[ELEMENT] * 5, BOOL)
+    mask = None
+    plain = MaskedAttention
+    cached = True
+    examples = _cached(MaskedAttention.examples)
+
+
+@register
+class CausalAttention(DerivedAttention):
+    """`MaskedAttention` in which query i has the keys up to number i.
+
+    The diagonal begins at the first key, also where there are more keys than queries. Together with
+    a mask or a softcap, it is not declared.
+    """
+
+    name = "CausalAttention"
+    arity = (3, 3)
+    mask = None
+    plain = MaskedAttention
+    causal = True
+    examples = tuple(each for each in Attention.examples if len(each.shapes) == 3)
+
+
+@register
+class CachedCausalAttention(DerivedAttention):
+    """`CausalAttention` with keys and values of the past, of which each query has all."""
+
+    name = "CachedCausalAttention"
+    arity = (5, 5)
+    mask = None
+    plain = MaskedAttention
+    cached = True
+    causal = True
+    examples = _cached(CausalAttention.examples)
