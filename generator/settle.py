@@ -12,6 +12,7 @@ from enum import Enum
 
 from xflow.core.value_conditions import NONZERO, SIGNS, Fact, fact_of
 from xflow.generator.generalization.generalize import plausible, reads_all
+from xflow.generator.generalization.outputs import output_rules
 from xflow.generator.generalization.splits import split_rules
 from xflow.generator.generalization.wording import rule_name
 from xflow.rewriting.rule import BITS, Rule
@@ -72,7 +73,8 @@ def settle(rule: Rule, seed: int) -> Settled:
     )
     if not reads_all(rule):
         rule = replace(rule, reverse=None)
-    splits = tuple(settle(split, seed) for split in split_rules([rule]) if plausible(split, seed))
+    further = (*split_rules([rule]), *output_rules(rule))
+    splits = tuple(settle(each, seed) for each in further if plausible(each, seed))
     return Settled(rule, Fate.PROVED, "", verdict.certificate, splits)
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from xflow.core.composite import Composite
+from xflow.core.graph import walk
 from xflow.core.node import Value
 from xflow.core.pause_gc import without_collector
 from xflow.generator.enumeration.enumerate import draws_for
@@ -48,12 +50,15 @@ def propose(
 
     A side that reads an input which the other does not is the left one; where both read such an
     input, neither side can replace the other. Candidates that other draws or sizes refute are
-    dropped, and counted as ``accidental``.
+    dropped, and counted as ``accidental``. Of an operator that others define, only the first output
+    is read, see `xflow.generator.generalization.outputs`.
     """
     groups: dict[str, Proposal] = {}
     names = _Names(vocabulary)
     for candidate in _sound(names.distinct(candidates), vocabulary, seed, counts):
         source, target = candidate.source.value, candidate.target.value
+        if _reads_defined_output(source) or _reads_defined_output(target):
+            continue
         left, right = (names.of(term.text) for term in (candidate.source, candidate.target))
         if not right <= left:
             source, target = target, source
@@ -68,6 +73,15 @@ def propose(
         if len(group.points) < MAX_POINTS and point not in group.points:
             group.points.append(point)
     return sorted(groups.values(), key=lambda group: group.order)
+
+
+def _reads_defined_output(side: Value) -> bool:
+    """Whether it reads another output than the first of an operator that others define.
+
+    What these are, the definition says, and rules of all outputs do.
+    """
+    read = (side, *(value for node in walk([side]) for value in node.inputs))
+    return any(value.index and isinstance(value.node.op, Composite) for value in read)
 
 
 def _sound(

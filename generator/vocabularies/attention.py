@@ -15,6 +15,7 @@ from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, X, applied
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 6, 4, 7
+PAST = 10
 SHARED = 2
 """How many heads of queries share a head of keys and values."""
 PARTS = 8
@@ -114,6 +115,43 @@ def _shared(sort: str, result: str, width: int) -> tuple[Production, ...]:
     )
 
 
+CAUSAL = ("CausalAttention", "CachedCausalAttention")
+"""Attentions that have no mask as an input."""
+PAST_ONES = (
+    Input("x", "past key", "B H P D", (BATCH, HEADS, PAST, DEPTH)),
+    Input("y", "past value", "B H P E", (BATCH, HEADS, PAST, WIDTH)),
+)
+
+
+def _masks(heads: int, *, chosen: bool = False, cached: bool = False) -> tuple[Input, ...]:
+    """Masks for so many heads of queries, of Booleans where keys are `chosen`.
+
+    Where they are `cached`, for the past ones, too.
+    """
+    given = (MASKS[number] for number in ((0, 3, 4) if chosen or cached else (0, 3, 4, 5)))
+    own = (*given, Input("g", MASK, "B H S L", (BATCH, heads, QUERIES, KEYS)))
+    keys = PAST + KEYS if cached else KEYS
+    return tuple(
+        replace(
+            mask,
+            dims=mask.dims.replace("L", "T" if cached else "L"),
+            sizes=tuple(
+                keys if place == -1 else heads if (place, size) == (-3, HEADS) else size
+                for place, size in enumerate(mask.sizes, -len(mask.sizes))
+            ),
+            dtype="BOOL" if chosen else mask.dtype,
+        )
+        for mask in own
+    )
+
+
+def _masked(attention: str, *, chosen: bool) -> tuple[tuple[str, ...], ...]:
+    """The masks that an attention may have as inputs: none, one, or either."""
+    if attention in CAUSAL:
+        return ((),)
+    return ((MASK,),) if chosen else ((), (MASK,))
+
+
 def _grouped(
     name: str,
     attention: str,
@@ -127,25 +165,26 @@ def _grouped(
     With masks, or without; where keys are `chosen`, with masks of Booleans alone.
     """
     attributes = choices(**{key: [value] for key, value in given.items()})
+    masks = (
+        replace(mask, dtype="BOOL") if chosen else mask
+        for mask in (
+            *(MASKS[number] for number in (0, 3, 4)),
+            Input("g", MASK, "B H S L", (BATCH, HEADS * SHARED, QUERIES, KEYS)),
+        )
+    )
     return Vocabulary(
         name,
         (
             Input("q", QUERY, "B H S D", (BATCH, HEADS * SHARED, QUERIES, DEPTH)),
             *HEADS_FIRST[1:],
-            *(
-                replace(mask, dtype="BOOL") if chosen else mask
-                for mask in (
-                    *(MASKS[number] for number in (0, 3, 4)),
-                    Input("g", MASK, "B H S L", (BATCH, HEADS * SHARED, QUERIES, KEYS)),
-                )
-            ),
+            *(() if attention in CAUSAL else masks),
         ),
         (
             *_shared(KEY, "keys", DEPTH),
             *_shared(VALUE, "values", WIDTH),
             *(
                 Production(attention, (QUERY, *rest), OUT, attributes)
-                for mask in (((MASK,),) if chosen else ((), (MASK,)))
+                for mask in _masked(attention, chosen=chosen)
                 for rest in ((KEY, VALUE, *mask), ("keys", "values", *mask))
             ),
         ),
@@ -153,6 +192,79 @@ def _grouped(
         roots=frozenset({OUT}),
         exact=False,
         reals=reals,
+        chain=True,
+        by_example=True,
+    )
+
+
+def _with_past(
+    name: str,
+    attention: str,
+    cached: str,
+    reals: Mapping[Fraction, str],
+    *,
+    chosen: bool = False,
+    **given: Attribute,
+) -> Vocabulary:
+    """Keys and values behind those of the past: concatenated, or as inputs of their own."""
+    attributes = choices(**{key: [value] for key, value in given.items()})
+    queries = HEADS * SHARED
+    return Vocabulary(
+        name,
+        (
+            Input("q", QUERY, "B H S D", (BATCH, queries, QUERIES, DEPTH)),
+            *HEADS_FIRST[1:],
+            *PAST_ONES,
+            *_masks(queries, chosen=chosen, cached=True),
+        ),
+        (
+            Production("Concat", ("past key", KEY), "keys", choices(axis=[2])),
+            Production("Concat", ("past value", VALUE), "values", choices(axis=[2])),
+            *(
+                production
+                for mask in _masked(attention, chosen=chosen)
+                for production in (
+                    Production(attention, (QUERY, "keys", "values", *mask), OUT, attributes),
+                    Production(
+                        cached,
+                        (QUERY, KEY, VALUE, "past key", "past value", *mask),
+                        OUT,
+                        attributes,
+                    ),
+                )
+            ),
+        ),
+        (0,) * 8,
+        roots=frozenset({OUT}),
+        exact=False,
+        reals=reals,
+        chain=True,
+        by_example=True,
+    )
+
+
+def _causal() -> Vocabulary:
+    """Masks that give each query the keys up to its own place, and attention that has them."""
+    scaled = choices(scale=[SYMBOL])
+    triangle = (QUERIES, KEYS)
+    return Vocabulary(
+        "causal attention",
+        (
+            Input("q", QUERY, "B H S D", (BATCH, HEADS * SHARED, QUERIES, DEPTH)),
+            *HEADS_FIRST[1:],
+        ),
+        (
+            Production(
+                "LowerTriangle", (), MASK, choices(shape=[triangle, (1, 1, *triangle)], offset=[0])
+            ),
+            Production("MaskedAttention", (QUERY, KEY, VALUE, MASK), OUT, scaled),
+            Production("CausalAttention", (QUERY, KEY, VALUE), OUT, scaled),
+        ),
+        (1,) * 8,
+        free=frozenset({MASK}),
+        roots=frozenset({OUT}),
+        exact=False,
+        reals={SYMBOL: "s"},
         chain=True,
         by_example=True,
     )
@@ -265,10 +377,18 @@ SCALED_ONE_HEAD = Vocabulary(
 )
 
 
-def _merged(name: str, groups: int) -> Vocabulary:
+def _merged(
+    name: str,
+    groups: int,
+    attention: str = "Attention",
+    *,
+    chosen: bool = False,
+    cached: bool = False,
+) -> Vocabulary:
     """Heads that lie side by side in rows, split and put first, and what was made of them back.
 
-    Still split: what reads it may join the heads, or all rows of a batch besides.
+    Still split: what reads it may join the heads, or all rows of a batch besides. Where keys are
+    `chosen`, masks are of Booleans, and always there; where they are `cached`, so are past ones.
     """
     heads = {QUERY: HEADS * groups, KEY: HEADS, VALUE: HEADS}
     widths = {QUERY: DEPTH, KEY: DEPTH, VALUE: WIDTH}
@@ -281,10 +401,8 @@ def _merged(name: str, groups: int) -> Vocabulary:
     numbers_of_heads = choices(
         scale=[SYMBOL], q_num_heads=[heads[QUERY]], kv_num_heads=[heads[KEY]]
     )
-    masks = tuple(
-        Input(item.name, MASK, item.dims, (BATCH, heads[QUERY], QUERIES, KEYS)[-len(item.sizes) :])
-        for item in (MASKS[0], MASKS[6])
-    )
+    past = tuple(item.sort for item in PAST_ONES) if cached else ()
+    masks = _masks(heads[QUERY], chosen=chosen, cached=cached)
     return Vocabulary(
         name,
         (
@@ -295,10 +413,8 @@ def _merged(name: str, groups: int) -> Vocabulary:
                     for place, sort in enumerate(heads)
                 )
             ),
-            *masks,
-            MASKS[3],
-            MASKS[4],
-            Input("f", MASK, "1 H S L", (1, heads[QUERY], QUERIES, KEYS)),
+            *(PAST_ONES if cached else ()),
+            *(() if attention in CAUSAL else masks),
         ),
         (
             *(
@@ -311,10 +427,10 @@ def _merged(name: str, groups: int) -> Vocabulary:
             ),
             *(
                 production
-                for mask in ((), (MASK,))
+                for mask in _masked(attention, chosen=chosen)
                 for production in (
-                    Production("Attention", (*first, *mask), "heads", choices(scale=[SYMBOL])),
-                    Production("Attention", (*heads, *mask), "rows", numbers_of_heads),
+                    Production(attention, (*first, *past, *mask), "heads", choices(scale=[SYMBOL])),
+                    Production(attention, (*heads, *past, *mask), "rows", numbers_of_heads),
                 )
             ),
             Production("Transpose", ("heads",), OUT, TURN),
@@ -515,6 +631,40 @@ PROJECTED = Vocabulary(
     by_example=True,
 )
 
+CHOSEN = (
+    _merged("merged heads of chosen keys", SHARED, "MaskedAttention", chosen=True),
+    _merged("merged heads of causal attention", SHARED, "CausalAttention"),
+    _grouped("grouped queries of causal attention", "CausalAttention", {SYMBOL: "s"}, scale=SYMBOL),
+    _causal(),
+    *(
+        vocabulary
+        for attention, cached, chosen in (
+            ("Attention", "CachedAttention", False),
+            ("MaskedAttention", "CachedMaskedAttention", True),
+        )
+        for vocabulary in (
+            _with_past(
+                f"a past of {attention}",
+                attention,
+                cached,
+                {SYMBOL: "s"},
+                chosen=chosen,
+                scale=SYMBOL,
+            ),
+            _merged(f"merged heads of {cached}", SHARED, cached, chosen=chosen, cached=True),
+        )
+    ),
+    _with_past(
+        "a past of attention with a softcap",
+        "CappedAttention",
+        "CachedCappedAttention",
+        CAPS,
+        scale=SYMBOL,
+        softcap=OTHER_SYMBOL,
+    ),
+)
+"""Attention with masks of Booleans, causal, and with keys and values of the past."""
+
 ATTENTION = Family(
     "attention",
     (
@@ -527,6 +677,7 @@ ATTENTION = Family(
         SCALED_ONE_HEAD,
         _merged("merged heads", 1),
         _merged("merged heads of grouped queries", SHARED),
+        *CHOSEN,
         COLUMNS,
         UNPACKED,
         _packed("attention on packed heads", by_slice=True),

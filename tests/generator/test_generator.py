@@ -19,6 +19,7 @@ from xflow.generator.enumeration.enumerate import enumerate_terms
 from xflow.generator.enumeration.fingerprint import Evaluator, rounded
 from xflow.generator.families import FAMILIES
 from xflow.generator.generalization.generalize import Generalizer, plausible
+from xflow.generator.generalization.outputs import output_rules
 from xflow.generator.generalization.propose import Proposal, propose
 from xflow.generator.generalization.skeleton import take_apart
 from xflow.generator.generalization.splits import split_rules
@@ -521,3 +522,29 @@ def test_an_equation_is_idle_where_it_saves_nothing_and_is_not_plain(text: str, 
     skeleton, _ = take_apart(source, target, vocabulary)
     same = order(source, vocabulary)[0] == order(target, vocabulary)[0]
     assert is_idle(Proposal(source, target, skeleton, (), same), vocabulary) is idle
+
+
+def test_the_further_outputs_are_what_the_other_side_computes_on_its_way() -> None:
+    (rule,) = parse_rules(
+        "rule r\n in q[B, H, S, D] x[B, H, P, D] k[B, H, L, D] y[B, H, P, E] v[B, H, L, E]\n"
+        " from Attention(q, Concat(x, k, axis=2), Concat(y, v, axis=2), scale=1)\n"
+        " to CachedAttention(q, k, v, x, y, scale=1)[0]\n"
+    )
+    (whole,) = output_rules(rule)
+    assert whole.lhs == f"{rule.lhs}, Concat(x, k, axis=2), Concat(y, v, axis=2)"
+    cached = rule.rhs.removesuffix("[0]")
+    assert whole.rhs == f"{cached}[0], {cached}[1], {cached}[2]"
+    assert plausible(whole, 0)
+    assert not list(output_rules(whole))
+
+
+def test_the_further_outputs_of_one_operator_are_those_of_another() -> None:
+    (rule,) = parse_rules(
+        "rule r\n in q[B, H, S, D] x[B, H, P, D] k[B, H, L, D] y[B, H, P, E] v[B, H, L, E]\n"
+        " from CachedAttention(q, k, v, x, y, scale=1)[0]\n"
+        " to CachedAttention(Identity(q), k, v, Identity(x), y, scale=1)[0]\n"
+    )
+    (whole,) = output_rules(rule)
+    for before, after in ((rule.lhs, whole.lhs), (rule.rhs, whole.rhs)):
+        call = before.removesuffix("[0]")
+        assert after == f"{before}, {call}[1], {call}[2]"
