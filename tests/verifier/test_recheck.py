@@ -57,6 +57,11 @@ rule transpose-of-a-product
   from   Transpose(MatMul(a, b), perm=[1, 0])
   to     MatMul(Transpose(b, perm=[1, 0]), Transpose(a, perm=[1, 0]))
 
+rule attention-with-a-past
+  in     q[B, H, S, D] k[B, H, L, D] v[B, H, L, E] x[B, H, P, D] y[B, H, P, E] a[S, L + P]:bool
+  from   MaskedAttention(q, Concat(x, k, axis=2), Concat(y, v, axis=2), a, scale=1)
+  to     CachedMaskedAttention(q, k, v, x, y, a, scale=1)[0]
+
 rule convolutions-of-different-kernels-added
   in     x[N, C, *S] w[O, I, *R] v[O, I, *(R + p + q)]
   param  *e *f *s *d g *p *q

@@ -78,7 +78,9 @@ def what_shows(
     """Ways to read the elements of the two sides, of which one has to show what they need.
 
     Where both do the same with what they hide, they may be read without it, and nothing is hidden.
+    Kernels that are those of a definition are read by it.
     """
+    left, right = _by_definition(left), _by_definition(right)
     hidden = _leaves(
         node.inputs[position] for node in walk([left]) for position in hidden_positions(node)
     )
@@ -89,6 +91,21 @@ def what_shows(
         unsteady = frozenset[str]() if moved else _leaves(behind)
         return [Shown(sides, frozenset(), unsteady), Shown((left, right), hidden)]
     return [Shown((left, right), hidden)]
+
+
+def _by_definition(value: Value) -> Value:
+    """`value` with the definitions of operators whose kernels are those of their definitions."""
+    done: dict[Value, Value] = {}
+    for node in walk([value]):
+        outputs: Iterable[Value] = node.outputs
+        if node.inputs:
+            sources = tuple(done[source] for source in node.inputs)
+            if isinstance(node.op, Composite) and node.op.as_defined:
+                outputs = node.op.define(sources, node.attributes)
+            else:
+                outputs = with_inputs(node, sources).outputs
+        done.update(zip(node.outputs, outputs, strict=True))
+    return done[value]
 
 
 def _only_moves_results(side: Value) -> bool:
