@@ -10,6 +10,7 @@ from xflow.generator.vocabularies.attention import ATTENTION
 from xflow.generator.vocabularies.batched_heads import BATCHED_HEADS
 from xflow.generator.vocabularies.borders import BORDERS
 from xflow.generator.vocabularies.channels import CHANNELS
+from xflow.generator.vocabularies.contractions import CONTRACTIONS
 from xflow.generator.vocabularies.convolutions import CONVOLUTION
 from xflow.generator.vocabularies.decided import DECIDED
 from xflow.generator.vocabularies.elementwise import ELEMENTWISE
@@ -74,6 +75,7 @@ FAMILIES = (
     QUANTIZED,
     TRIVIAL,
     DEFINITIONS,
+    CONTRACTIONS,
     BATCHED_HEADS,
     JOINS,
 )

@@ -1,7 +1,8 @@
 """Definitional rules: each composite operator equals what it is declared to be.
 
-The examples of an operator say which numbers of axes its inputs may have; flags take all their
-values, and real attributes are symbols, or 1 where that is their default.
+The examples of an operator say which numbers of axes its inputs may have, and the texts of its
+attributes, as an equation is; flags take all their values, and real attributes are symbols, or 1
+where that is their default.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from xflow.ops import operators
 from xflow.rewriting.rule import Rule
 
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+Pattern: TypeAlias = tuple[object, ...]
 
 NAMES = ("x", "a", "b", "c", "u", "v", "w")
 DIMS = {0: "", 1: "C", 2: "N C", 3: "N C *S"}
@@ -37,23 +39,23 @@ def definitional_rules(seed: int, among: Iterable[Operator] | None = None) -> It
         if isinstance(op, Composite):
             rules = _rules(op, DIMS, seed)
             if not any("*" in rule.inputs for _, rule in rules):  # not at any number of axes
-                stated = {_ranks(shapes) for shapes, _ in rules}
+                stated = {pattern for pattern, _ in rules}
                 fixed = _rules(op, FIXED_DIMS, seed)
                 rules += [
-                    (shapes, rule)
-                    for shapes, rule in fixed
-                    if _ranks(shapes) not in stated and not _leaves_sizes_open(rule)
+                    (pattern, rule)
+                    for pattern, rule in fixed
+                    if pattern not in stated and not _leaves_sizes_open(rule)
                 ]
             yield from (rule for _, rule in rules)
 
 
-def _rules(op: Composite, dims: Mapping[int, str], seed: int) -> list[tuple[Shapes, Rule]]:
-    """The rules that can be stated, with the shapes that they were made from."""
+def _rules(op: Composite, dims: Mapping[int, str], seed: int) -> list[tuple[Pattern, Rule]]:
+    """The rules that can be stated, with the patterns of the cases that they were made from."""
     made = []
     for shapes, attributes in _cases(op, max(dims)):
         rule = _rule(op, _inputs(op, shapes, attributes, dims), attributes, seed)
         if rule is not None:
-            made.append((shapes, rule))
+            made.append((_pattern(shapes, attributes), rule))
     return made
 
 
@@ -62,8 +64,10 @@ def _leaves_sizes_open(rule: Rule) -> bool:
     return any(":" not in word for word in rule.params.split())
 
 
-def _ranks(shapes: Shapes) -> tuple[int, ...]:
-    return tuple(map(len, shapes))
+def _pattern(shapes: Shapes, attributes: Mapping[str, Attribute]) -> Pattern:
+    """The ranks of inputs and the texts of attributes: what a case shows that others do not."""
+    texts = ((name, value) for name, value in attributes.items() if isinstance(value, str))
+    return (*map(len, shapes), *texts)
 
 
 def _inputs(
@@ -96,11 +100,9 @@ def _cases(
     seen: set[object] = set()
     for example in op.examples:
         shapes = tuple(shape[:rank] for shape in example.shapes)  # one axis stands for the rest
-        pattern: tuple[object, ...] = tuple(map(len, shapes))
         if op.elementwise:
             shapes = ((4,),) * len(shapes)
-            texts = {n: v for n, v in example.attributes.items() if isinstance(v, str)}
-            pattern = (len(shapes), *texts.items())
+        pattern = _pattern(shapes, example.attributes)
         extents = [size for shape in shapes for size in shape]
         if pattern in seen or not all(shapes) or min(extents) < 2:
             continue

@@ -59,6 +59,16 @@ def test_a_stack_becomes_an_operator_and_no_operator_a_stack() -> None:
     assert not list(found.single(operator("Max"), 1))
 
 
+def test_no_operator_is_brought_in_that_the_runtime_spells_out() -> None:
+    (rule,) = parse_rules(
+        "rule einsum\n  in x[n, m] y[l, m]\n  from Einsum(x, y, equation='ab,cb->ac')\n"
+        "  to MatMul(x, Transpose(y))\n  reverse always\n"
+    )
+    found = RuleIndex([rule])
+    assert [entry.name for entry in found.single(operator("Einsum"), 2)] == ["einsum"]
+    assert not list(found.single(operator("MatMul"), 2))
+
+
 def test_two_outputs_of_one_operator_ask_for_one() -> None:
     split = "Split({}, axis=0, split=[n, m])"
     parts = ", ".join(f"{split.format('Relu(x)')}[{k}]" for k in (0, 1))

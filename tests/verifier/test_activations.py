@@ -1,5 +1,7 @@
 """Activations, reductions, softmax and normalisations: rules about them, and their ONNX forms."""
 
+import re
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -156,6 +158,15 @@ def test_a_definition_is_stated_for_any_number_of_axes(name: str, inputs: set[st
     assert inputs <= {rule.inputs for rule in rules}
     assert all(rule.lhs.startswith(f"{name}(") for rule in rules)
     assert not any(f"{name}(" in rule.rhs for rule in rules)
+
+
+def test_each_equation_of_an_example_has_its_definition() -> None:
+    rules = list(definitional_rules(0, [operator("Einsum")]))
+    stated = {text for rule in rules for text in re.findall("equation='(.*)'", rule.lhs)}
+    assert len(stated) == len(rules)
+    # Images and heads, with rows first and with heads first; what merges axes is a family's.
+    assert {"abc,abd->acd", "abcd,aecd->acbe", "abcd,adbe->acbe"} <= stated
+    assert "abc,cde->abde" not in stated
 
 
 # Accuracy of the fast readings

@@ -217,6 +217,9 @@ class Operator:
     narrow: ClassVar[bool] = False
     """Whether the runtime's kernel computes in between in the type of the tensors. What defines the
     operator it computes in FLOAT, so that in narrower types the kernel overflows before that."""
+    is_spelled_out: ClassVar[bool] = False
+    """Whether the runtime's kernel runs other operators, one after the other: the search brings
+    none in, since those do as well and leave more to be fused."""
     steps: ClassVar[bool] = False
     """Whether it makes integers, as floats, of floats, which a rounding of its input may change."""
     as_defined: ClassVar[bool] = False

@@ -207,14 +207,35 @@ class Einsum(Composite):
 
     name = op_type = "Einsum"
     role = "contraction"
+    is_spelled_out = True
     since = 12
     arity = (1, None)
     attributes = declare(equation=AttributeSpec(Kind.TEXT))
     examples = (
         Example(((2, 3), (3, 4)), {"equation": "ij,jk->ik"}),
+        Example(((2, 3), (4, 3)), {"equation": "ij,kj->ik"}),
         Example(((2, 3, 2), (2, 2, 4)), {"equation": "bij,bjk->bik"}),
+        Example(((2, 3, 2), (2, 2, 4)), {"equation": "bij,bjk->bki"}),
         Example(((2, 2, 3), (2, 4, 3)), {"equation": "bqd,bkd->bqk"}),
+        Example(((2, 3, 4), (2, 2, 4)), {"equation": "bts,bcs->bct"}),
+        Example(((2, 2, 3), (2, 2, 4)), {"equation": "bct,bcs->bts"}),
+        Example(((2, 2, 3), (2, 2, 4)), {"equation": "bct,bcs->bst"}),
+        Example(((2, 2, 3), (2, 4, 2)), {"equation": "bct,bsc->bts"}),
+        Example(((2, 2, 3), (2, 4, 2)), {"equation": "bct,bsc->bst"}),
+        Example(((2, 3, 2), (2, 4)), {"equation": "bij,jk->bik"}),
+        Example(((2, 3, 2), (4, 2)), {"equation": "bij,kj->bik"}),
         Example(((1, 3, 2, 2), (1, 2, 2, 2)), {"equation": "bqhd,bkhd->bhqk"}),
+        Example(((2, 3, 2, 2), (2, 4, 2, 2)), {"equation": "bqhd,bkhd->bhqk"}),
+        Example(((2, 4, 2, 2), (2, 3, 2, 2)), {"equation": "bkhd,bqhd->bhqk"}),
+        Example(((2, 3, 2, 2), (2, 3, 4, 2)), {"equation": "bhqd,bhkd->bhqk"}),
+        Example(((2, 2, 3, 4), (2, 4, 2, 2)), {"equation": "bhqk,bkhd->bqhd"}),
+        Example(((2, 2, 3, 4), (2, 2, 4, 2)), {"equation": "bhqk,bhkd->bqhd"}),
+        Example(((2, 2, 3, 4), (2, 2, 4, 2)), {"equation": "bhqk,bhkd->bhqd"}),
+        Example(((3, 2, 2, 2), (4, 2, 2, 2)), {"equation": "qbhd,kbhd->bhqk"}),
+        Example(((2, 2, 3, 4), (4, 2, 2, 2)), {"equation": "bhqk,kbhd->qbhd"}),
+        Example(((2, 3, 2, 2), (4, 2, 2)), {"equation": "bqhd,khd->bhqk"}),
+        Example(((2, 3, 2, 4), (4, 2)), {"equation": "bcij,jk->bcik"}),
+        Example(((2, 3, 2, 4), (2, 3)), {"equation": "bcij,ik->bckj"}),
         Example(((2, 3, 2, 2), (2, 2, 4)), {"equation": "abcd,cde->abe"}),
         Example(((2, 3), (3, 2, 2)), {"equation": "ab,bcd->acd"}),
         Example(((2, 3, 2), (2, 2, 3)), {"equation": "abc,cde->abde"}),

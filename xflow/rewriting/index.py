@@ -67,7 +67,7 @@ class RuleIndex:
     adding any. Two kinds of them are taken: those that add operators on constants alone (``x / c``
     is ``x * (1 / c)``), and those that spell out one operator, see `Entry.expands`. Left out are
     also those that stack the operands of one elementwise operator to reduce the stack: there is
-    such a place at every sum.
+    such a place at every sum; and those that bring in an operator which the runtime spells out.
 
     Rules are read when a graph has the operator at their root, and at a rank when it gives that
     many axes there: most models have few of all. Those that do not suit are left out, too.
@@ -200,6 +200,8 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
     if grows and not expands and not _may_stay(instance):
         return None
     if len(left) == 1 and left[0].elementwise and any(op.name == "Concat" for op in right):
+        return None
+    if any(op.is_spelled_out for op in right) and not any(op.is_spelled_out for op in left):
         return None
     read = below([root])
     roots = {value.node for value in instance.lhs}
