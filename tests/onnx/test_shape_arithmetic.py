@@ -15,13 +15,13 @@ from runtime import run_model
 import xflow
 from xflow.core.graph import Graph
 from xflow.core.node import Opaque, apply
-from xflow.core.registry import Operator
-from xflow.core.size import floor_divide, symbol, symbols
+from xflow.core.registry import Operator, Shape
+from xflow.core.size import floor_divide, free_symbols, symbol, symbols
 from xflow.cost.fusion import operator_name
 from xflow.onnx.exporter import export_model
 from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
-from xflow.onnx.shape_arithmetic import cut_shape
+from xflow.onnx.shape_arithmetic import cut_shape, spectra
 from xflow.onnx.writer import UnwritableError
 
 HEADS, WIDTH = 3, 12
@@ -463,6 +463,53 @@ def run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> np.ndarray:
     )
     (result,) = session.run(None, dict(feeds))
     return np.asarray(result)
+
+
+SPECTRUM = """<ir_version: 8, opset_import: ["" : 17]>
+spectrum (float[b, l] x, float[20] window) => (float[b, f, k] y)
+<int64 hop = {5}, int64 length = {20}, int64 real = {0}, int64 imaginary = {1}>
+{
+    s = STFT(x, hop, WINDOW, LENGTH)
+    t = Transpose<perm = [0, 2, 1, 3]>(s)
+    a = Gather<axis = 3>(t, real)
+    b = Gather<axis = 3>(t, imaginary)
+    q = Div(b, a)
+    angle = Atan(q)
+    c = Mul(a, a)
+    d = Mul(angle, c)
+    y = Transpose<perm = [0, 2, 1]>(d)
+}"""
+
+
+@pytest.mark.parametrize("frame", ["hop, window, length", "hop, window", "hop, , length"])
+def test_what_is_computed_from_spectra_of_a_signal_of_any_length_is_known(frame: str) -> None:
+    model = ir.from_onnx_text(SPECTRUM.replace("hop, WINDOW, LENGTH", frame))
+    imported = import_model(model)
+    opaque = [each.op_type for each in imported.opaque_nodes.values()]
+    assert opaque == ["STFT", "Atan"]
+    (y,) = imported.graph.outputs
+    x = imported.values[model.graph.inputs[0]]
+    assert (y.type.dtype, y.shape[0], y.shape[2]) == ("FLOAT", x.shape[0], 11)
+    # The runtime divides in floats: the number of frames does not follow from the length.
+    assert not free_symbols(y.shape[1]) & free_symbols(x.shape[1])
+
+
+def test_the_shape_of_spectra() -> None:
+    real, many, complex_ = (symbol("b"), symbol("l")), (2, 100, 1), (2, 100, 2)
+    five, sixteen = np.array(5), np.array(16)
+
+    def told(*shapes: Shape | None, onesided: int = 1, length: np.ndarray | None = None) -> object:
+        node = ir.node("STFT", [None] * 4, {"onesided": onesided})
+        return spectra(node, [shapes[0], (), *shapes[1:]], [None, five, None, length])
+
+    assert told(real, (20,)) == (symbol("b"), None, 11, 2)
+    assert told(many, (21,)) == (2, None, 11, 2)
+    assert told(many, None, (), length=sixteen) == (2, None, 9, 2)
+    assert told(complex_, (20,), onesided=0) == (2, None, 20, 2)
+    assert told(complex_, (20,)) is None
+    assert told(real, (symbol("w"),)) is None
+    assert told(real, None, ()) is None
+    assert told((), (20,)) is None
 
 
 def test_what_is_not_determined_stays_opaque() -> None:

@@ -32,6 +32,7 @@ from xflow.onnx.nodes import (
     constant_tensor,
 )
 from xflow.onnx.schema import without_defaults
+from xflow.onnx.shape_arithmetic import spectra
 from xflow.onnx.size_order import SizeOrder
 from xflow.onnx.types import (
     DISTRUSTED,
@@ -466,10 +467,10 @@ class _Importer:
         if (
             opset is not None
             and not captured
-            and any(isinstance(n, Expr) for t in types for n in t.shape)
+            and any(t == UNKNOWN or any(isinstance(n, Expr) for n in t.shape) for t in types)
         ):
             sources = [None if v is None else self.values[v].type for v in node.inputs]
-            types = refined(node, sources, types, opset)
+            types = refined(node, sources, types, opset, self.names.fresh)
         if len(types) == 1 and types[0].dtype != UNKNOWN.dtype:
             shape = self.integers.output_shape(node, types[0].shape)
             if len(shape) == len(types[0].shape):
@@ -479,4 +480,18 @@ class _Importer:
             shape = self.integers.output_shape(node, ())
             if shape:
                 types = [TensorType(self.values[node.inputs[0]].type.dtype, shape)]
+        elif len(types) == 1 and node.op_type == "STFT" and not node.domain:
+            types = self.spectra(node) or types
         return types
+
+    def spectra(self, node: ir.Node) -> list[TensorType]:
+        """The type of what a STFT gives; empty where that is not known."""
+        kinds = [None if v is None else self.values[v].type for v in node.inputs]
+        if not kinds or any(kind == UNKNOWN for kind in kinds):
+            return []
+        arrays = [None if v is None else self.integers.of(v) for v in node.inputs]
+        sizes = spectra(node, [None if k is None else k.shape for k in kinds], arrays)
+        if kinds[0] is None or sizes is None:
+            return []
+        shape = tuple(self.names.fresh() if size is None else size for size in sizes)
+        return [TensorType(kinds[0].dtype, shape)]

@@ -134,6 +134,31 @@ def reshaped(node: ir.Node, shape: Shape, target: Array) -> Shape | None:
     return sizes
 
 
+def spectra(
+    node: ir.Node, shapes: Sequence[Shape | None], inputs: Sequence[Array | None]
+) -> tuple[Size | None, ...] | None:
+    """The shape that a STFT gives: batch, frames, frequencies, and 2 for real and imaginary parts.
+
+    Inference tells none for a signal of unknown length. `shapes` and `inputs` have None for what is
+    left out. How many frames there are is None: the runtime divides in floats.
+    """
+    signal = shapes[0] if shapes else None
+    window = shapes[2] if len(shapes) > 2 else None
+    length = inputs[3] if len(inputs) > 3 else None
+    if signal is None or len(signal) not in (2, 3):
+        return None
+    # A frame of another length than the window's is refused.
+    told = window if window is not None else () if length is None else length.reshape(-1).tolist()
+    if len(told) != 1 or not isinstance(told[0], int) or told[0] < 1:
+        return None
+    bins = told[0]
+    if node.attributes.get_int("onesided", 1):
+        if len(signal) == 3 and signal[2] != 1:  # of complex numbers all are needed
+            return None
+        bins = bins // 2 + 1
+    return signal[0], None, bins, 2
+
+
 def concatenated(node: ir.Node, shapes: Sequence[Shape]) -> Shape | None:
     """The shape of tensors joined along an axis, which are equal along all others or do not run.
 

@@ -57,13 +57,17 @@ class SymbolNames:
             return dimension
         name = None if isinstance(dimension, int) else dimension.value
         if name is None or name in self.distrusted or not is_dimension_name(name):
-            return symbol(self._fresh("unknown"))
+            return self.fresh()
         if name in self.concluded:
             return self.concluded[name]
         if name not in self.of_dimension:
             self.of_dimension[name] = own = self._fresh(name)
             self._names[symbol(own)] = name
         return symbol(self.of_dimension[name])
+
+    def fresh(self) -> Size:
+        """A size of which nothing is known."""
+        return symbol(self._fresh("unknown"))
 
     def _fresh(self, name: str) -> str:
         # One form of each character, as the parser of expressions takes it; and not without end.
@@ -125,15 +129,20 @@ def infer_types(
 
 
 def refined(
-    node: ir.Node, inputs: Sequence[TensorType | None], types: Sequence[TensorType], opset: int
+    node: ir.Node,
+    inputs: Sequence[TensorType | None],
+    types: Sequence[TensorType],
+    opset: int,
+    fresh: Callable[[], Size],
 ) -> list[TensorType]:
     """The types of a node's outputs, with sizes that follow from those of its inputs.
 
     Inference over a whole model invents names where it cannot compute, and a mask that is made of
-    them has none of the sizes of the scores. What is known of `inputs` (None: not given) is more;
-    inference of the one node carries it on.
+    them has none of the sizes of the scores; and where it knows nothing of one value, it knows
+    nothing of all that is computed from it. What is known of `inputs` (None: not given) is more;
+    inference of the one node carries it on. Sizes of which it tells nothing are `fresh` symbols.
     """
-    if node.domain or any(kind is UNKNOWN for kind in (*inputs, *types) if kind is not None):
+    if node.domain or any(kind is UNKNOWN for kind in inputs if kind is not None):
         return list(types)
     names: dict[str, Size] = {}
     try:
@@ -148,12 +157,19 @@ def refined(
         return list(types)
     result = []
     for output, known in zip(node.outputs, types, strict=True):
-        told = found.get(output.name or "", onnx.TypeProto()).tensor_type.shape.dim
-        sizes = [d.dim_value if d.HasField("dim_value") else names.get(d.dim_param) for d in told]
-        shape = known.shape
-        if len(sizes) == len(shape):
-            shape = tuple(b if a is None else a for a, b in zip(sizes, shape, strict=True))
-        result.append(TensorType(known.dtype, shape))
+        told = found.get(output.name or "", onnx.TypeProto()).tensor_type
+        sizes = [
+            d.dim_value if d.HasField("dim_value") else names.get(d.dim_param)
+            for d in told.shape.dim
+        ]
+        kind = known
+        if known == UNKNOWN and told.elem_type and told.HasField("shape"):
+            shape = tuple(fresh() if size is None else size for size in sizes)
+            kind = TensorType(ir.DataType(told.elem_type).name, shape)
+        elif len(sizes) == len(known.shape):
+            pairs = zip(sizes, known.shape, strict=True)
+            kind = TensorType(known.dtype, tuple(b if a is None else a for a, b in pairs))
+        result.append(kind)
     return result
 
 
