@@ -13,6 +13,7 @@ import pytest
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, UsageError
 from xflow.cost.worker import Worker
+from xflow.feeds.edge_cases import InputSet
 from xflow.onnx.files import data_files
 from xflow.onnx.interface import check_interface
 from xflow.validation import reference as reference_module
@@ -40,6 +41,22 @@ def check() -> Iterator[Check]:
 
 
 class TestEquivalence:
+    def test_a_model_that_takes_long_is_compared_on_fewer_random_inputs_and_all_real_ones(
+        self, check: Check, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(reference_module, "NEEDED_PART", 0.0)
+        before = "g (float[4] x) => (float[4] y) { y = Neg(x) }"
+        wrong = "g (float[4] x) => (float[4] y) { y = Relu(x) }"
+        result = check(before, before, samples=3, edge_cases=False)
+        assert (result.ok, result.samples, result.late) == (True, 1, 2)
+        real = [
+            InputSet(f"real inputs {k}", {"x": np.full(4, k, np.float32)}, {"x": (4,)})
+            for k in range(2)
+        ]
+        result = check(before, before, samples=3, edge_cases=False, inputs=real)
+        assert (result.ok, result.given, result.samples, result.late) == (True, 2, 0, 3)
+        assert not check(before, wrong, samples=3, edge_cases=False).ok
+
     def test_an_equal_model_passes_and_its_rounding_is_reported(self, check: Check) -> None:
         result = check(
             "g (float[8, 64] x, float[64, 8] w, float[64, 8] v) => (float[8, 8] y) {"

@@ -339,24 +339,29 @@ def run_all(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[st
 def run_each(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[str, Any]]:
     """Answer "each": load one model and run it on each set of inputs; a failure costs that set.
 
-    Returns for each set `{"outputs": values by name}` or `{"failed": why}`.  The first `needed`
-    sets are run in any case, the others as long as `extra_s` seconds and `extra_bytes` of outputs
-    last, each at most as long as these seconds: there may be fewer answers than sets.  With
-    `until_one`, nothing is run behind the first set that does not fail.  The bookmark's model is
-    the number of the set, 0 while loading.
+    Returns for each set `{"outputs": values by name}` or `{"failed": why}`.  Of the first `needed`
+    sets, all but the first `given` ones are `{"late": True}` once `needed_s` seconds have passed,
+    if there is such a limit and one set has not failed.  The others are run as long as `extra_s`
+    seconds and `extra_bytes` of outputs last, each at most as long as these seconds: there may be
+    fewer answers than sets.  With `until_one`, nothing is run behind the first set that does not
+    fail.  The bookmark's model is the number of the set, 0 while loading.
     """
     steps.at(0)
     runner = Runner(runtime, request["model"], request["options"])
     results: list[dict[str, Any]] = []
-    size, begin, needed = 0, time.perf_counter(), request["needed"]
+    size, begin, needed, ran = 0, time.perf_counter(), request["needed"], False
+    given, limit = request.get("given", 0), request.get("needed_s")
     with giving_back(request.get("mapped", [])):
         for number, feeds in enumerate(request["feeds"]):
+            spent = time.perf_counter() - begin
             if number == needed:
                 size, begin = 0, time.perf_counter()
             elif number > needed:
-                spent = time.perf_counter() - begin
                 if spent > request["extra_s"] or size > request["extra_bytes"]:
                     break
+            elif number >= given and ran and limit is not None and spent > limit:
+                results.append({"late": True})
+                continue
             steps.at(number + 1)
             try:
                 outputs = runner.outputs(feeds, None if number < needed else request["extra_s"])
@@ -369,6 +374,7 @@ def run_each(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[s
             if size > RESULT_BYTES:
                 raise MemoryError
             results.append({"outputs": outputs})
+            ran = True
             if request.get("until_one"):
                 break
     steps.at(0)

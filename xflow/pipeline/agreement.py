@@ -121,7 +121,7 @@ def compare(
             raise ModelError(what, name)
         results.append(found)
     worst = max(results, key=lambda each: each.max_rel)
-    counts = ("samples", "given", "edge_cases", "left_out", "silent")
+    counts = ("samples", "given", "edge_cases", "left_out", "silent", "late")
     return dataclasses.replace(
         worst, **{name: sum(getattr(each, name) for each in results) for name in counts}
     )

@@ -300,6 +300,9 @@ class Pipeline:
             told += Told((f"The opset was raised from {old} to {new}.",))
         if set(model.graph.opset_imports) - set(self.source.graph.opset_imports):
             told += Told((f"It has operators of {CONTRIB} now, and runs on ONNX Runtime alone.",))
+        if changed and checked is not None and checked.check.late:
+            sets = f"{checked.check.late} of the sets of random inputs"
+            told += Told((f"The model takes long to run: there was no time for {sets}.",))
         worst = judgement.worst
         comparisons: Sequence[Comparison | None] = judgement.comparisons or [None] * len(shapes)
         before, after = judgement.amounts[worst] if judgement.amounts else (None, None)

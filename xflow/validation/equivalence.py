@@ -57,7 +57,8 @@ class CheckResult:
     `samples` counts the sets of random inputs, `given` those of real ones and `edge_cases` the
     others on which the models were compared; `left_out` sets were made besides, on which the input
     model fails or which there was nothing to judge by, and on `silent` ones it gave no finite
-    number.  How many there are depends on the time.
+    number.  How many there are depends on the time; for `late` ones of the random inputs there was
+    none, since the input model takes long to run.
     """
 
     ok: bool
@@ -74,6 +75,7 @@ class CheckResult:
     edge_cases: int = field(default=0, compare=False)
     left_out: int = field(default=0, compare=False)
     silent: int = field(default=0, compare=False)
+    late: int = field(default=0, compare=False)
 
 
 def check_equivalent(
@@ -166,7 +168,8 @@ class _Check:
             reference.sets, reference.needed, extra_s, self.deadline
         )
         if isinstance(answers, Failed):
-            return self.failure(f"the rewritten model does not run: {answers.reason}", 0, "after")
+            what = "is too slow to be compared" if is_late(answers) else "does not run"
+            return self.failure(f"the rewritten model {what}: {answers.reason}", 0, "after")
         for number, each in sorted(answers.items()):
             if isinstance(each, Failed):
                 return self.failure(
@@ -376,6 +379,7 @@ class _Check:
             edge_cases=sum(number >= needed for number in found),
             left_out=reference.left_out + unjudged,
             silent=sum(_is_silent(reference.outputs[number]) for number in found),
+            late=reference.late,
         )
 
     def failure(

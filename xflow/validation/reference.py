@@ -66,6 +66,9 @@ EXTRA_S = 10.0
 """Seconds that they may take at most."""
 EXTRA_BYTES = 2**26
 """Bytes of inputs and outputs that may be kept besides the ordinary ones."""
+NEEDED_PART = 0.4
+"""The part of the time after which a slow input model is run on no more random inputs: what it is
+compared with has to run on all of them, too."""
 STEP = 0.6
 """The part of the time that one step, as loading a model, may take."""
 CRASHES = 2
@@ -136,7 +139,8 @@ class Reference:
     """The results of one model at one setting of the shapes of its inputs.
 
     `sets` are the inputs on which it ran, `outputs` its results, `left_out` the number of further
-    sets on which it failed.  `shapes` are the sizes that were chosen.
+    sets on which it failed, and `late` of those for which there was no time.  `shapes` are the
+    sizes that were chosen.
     """
 
     model: ModelSource
@@ -147,6 +151,7 @@ class Reference:
     sets: list[InputSet] = field(default_factory=list)
     outputs: list[Outputs] = field(default_factory=list)
     left_out: int = 0
+    late: int = 0
     needed: int = 0
     """How many of the sets come before the edge cases."""
     extra_s: float = 0.0
@@ -218,9 +223,17 @@ class Reference:
                 extras = [*self._crossings(makers, deadline), *extras]
         needed = len(sets)
         sets += extras
-        answers = self.runner(self.model).each(sets, needed, self.extra_s, deadline)
+        answers = self.runner(self.model).each(
+            sets,
+            needed,
+            self.extra_s,
+            deadline,
+            given=len(self.plan.given),
+            needed_s=NEEDED_PART * deadline.left,
+        )
         if isinstance(answers, Failed):
             return answers
+        self.late = sum(number not in answers for number in range(needed))
         failed = {number: each for number, each in answers.items() if isinstance(each, Failed)}
         shapes = _declared_shapes(model)
         for number, each in answers.items():
@@ -550,11 +563,14 @@ class Runner:
         deadline: Deadline,
         *,
         until_one: bool = False,
+        given: int = 0,
+        needed_s: float | None = None,
     ) -> dict[int, Outputs | Failed] | Failed:
         """All outputs by name for each set, or why it failed; or why the model cannot be run.
 
-        Of those behind the `needed` ones, there are as many as there was time for. One that ends
-        the process costs itself, unless there are too many such.
+        Of those behind the `needed` ones, there are as many as there was time for. Of these, once
+        `needed_s` seconds have passed, there are the first `given` ones, and one that does not
+        fail. One that ends the process costs itself, unless there are too many such.
         """
         lost: dict[int, Outputs | Failed] = {}
         while True:
@@ -573,6 +589,8 @@ class Runner:
                     for number in chosen
                 ],
                 "needed": needed,
+                "given": sum(number < given for number in chosen),
+                "needed_s": needed_s,
                 "extra_s": extra_s,
                 "extra_bytes": EXTRA_BYTES,
                 "until_one": until_one,
@@ -588,7 +606,9 @@ class Runner:
             if isinstance(answer, Failed):
                 return answer
             return lost | {
-                number: _answer(each) for number, each in zip(chosen, answer, strict=False)
+                number: _answer(each)
+                for number, each in zip(chosen, answer, strict=False)
+                if "late" not in each
             }
 
 

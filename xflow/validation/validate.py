@@ -217,6 +217,7 @@ class Validator:
             max_rel=max(check.max_rel for check in found),
             samples=sum(check.samples for check in found),
             unchecked=frozenset.intersection(*(check.unchecked for check in found)),
+            late=sum(check.late for check in found),
         )
 
 

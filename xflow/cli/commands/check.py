@@ -205,6 +205,8 @@ def _agreement(agreed: CheckResult) -> str:
         lines.append(f"A itself differs from {agreed.yardstick} by {agreed.noise:.2g}")
     if agreed.left_out:
         lines.append(f"left out: {agreed.left_out} sets of inputs on which A fails")
+    if agreed.late:
+        lines.append(f"no time for {agreed.late} sets of random inputs: A takes long to run")
     if agreed.silent:
         lines.append(f"on {agreed.silent} sets of inputs, A gives no finite number")
     return "\n".join(lines)
