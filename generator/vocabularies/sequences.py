@@ -191,8 +191,49 @@ TURNED = _laws(
     ),
 )
 
+TURN = choices(perm=[(0, 1, 3, 2)])
+"""Rows as columns, and back."""
+
+
+def _columns(windows: tuple[dict[str, Attribute], ...]) -> tuple[dict[str, Attribute], ...]:
+    """Windows over two axes as those that rows and columns exchanged have."""
+    made: list[dict[str, Attribute]] = []
+    for window in windows:
+        turned: dict[str, Attribute] = {}
+        for name, sizes in window.items():
+            assert isinstance(sizes, tuple)
+            first, second = sizes[0::2], sizes[1::2]
+            turned[name] = tuple(size for pair in zip(second, first, strict=True) for size in pair)
+        made.append(turned)
+    return tuple(made)
+
+
+COLUMNS = Vocabulary(
+    "convolutions of one column",
+    (
+        Input("x", X, "N C L 1", (2, C, LENGTH, 1)),
+        Input("w", KERNEL, "O I K 1", (C, C, EXTENT, 1)),
+        Input("b", BIAS, "O", (C,)),
+    ),
+    (
+        Production("Transpose", (X,), IMAGE, TURN),
+        Production("Transpose", (KERNEL,), FLAT, TURN),
+        Production("Conv", (X, KERNEL), OUT, _columns(_dilated(image=True))),
+        Production("Conv", (X, KERNEL, BIAS), OUT, _columns(_dilated(image=True))),
+        Production("Conv", (IMAGE, FLAT), MADE, _dilated(image=True)),
+        Production("Conv", (IMAGE, FLAT, BIAS), MADE, _dilated(image=True)),
+        Production("Transpose", (MADE,), OUT, TURN),
+    ),
+    (1, 1, 1, 1),
+    free=frozenset({KERNEL, FLAT, BIAS}),
+    roots=frozenset({OUT}),
+    chain=True,
+)
+"""Sequences as images of one column, as JAX writes them for TensorFlow: the runtime takes several
+pixels of a row at once, and here each row has one."""
+
 SEQUENCES = Family(
     "sequences",
-    (CONVOLUTIONS, POOLS, FUNCTIONS, MOVEMENT, TURNED),
+    (CONVOLUTIONS, COLUMNS, POOLS, FUNCTIONS, MOVEMENT, TURNED),
     about="sequences as images of one row",
 )

@@ -141,6 +141,21 @@ def test_a_convolution_of_any_number_of_images_has_an_estimate() -> None:
     assert one == seconds(CONV)
 
 
+def test_a_column_with_borders_takes_longer_than_a_row() -> None:
+    """The runtime computes several pixels of a row at once."""
+
+    def convolved(*image: int, pads: tuple[int, ...]) -> float:
+        window = (3, 1) if image[-1] == 1 else (1, 3)
+        weight = tensor("w", 128, 128, *window, constant=True)
+        return seconds(call("Conv", tensor("x", 1, 128, *image), weight, pads=pads))
+
+    column, row = convolved(200, 1, pads=(1, 0, 1, 0)), convolved(1, 200, pads=(0, 1, 0, 1))
+    assert column > 1.3 * row
+    # Without borders it takes all rows for one.
+    none = (0, 0, 0, 0)
+    assert convolved(200, 1, pads=none) <= convolved(1, 200, pads=none)
+
+
 def test_convolutions_by_single_pixels_lose_nothing_outside_of_the_layout() -> None:
     pixels, window = (tensor(f"dynamic {k}", 20, 20, k, k) for k in (1, 3))
     x = tensor("x", 1, 20, 28, 28)

@@ -412,3 +412,23 @@ def test_what_onnx_wants_in_float_is_not_converted_with_the_data(dtype: str) -> 
     bounded = apply("Clip", [image], {"min": Fraction(0)}, dtype=dtype)
     model = onnx.load_from_string(region_model(Graph(bounded), no_constants))
     onnx.checker.check_model(model, full_check=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "end", "whole"),
+    [
+        ((symbol("b"), 512, 256, 1), 10**9, True),  # an exporter's end of an axis of any extent
+        ((symbol("b"), 512, 256, 1), 10**8, False),
+        ((symbol("b"),), 2**31 - 1, True),
+        ((symbol("b"),), 10**9, False),  # 4 GB of floats are more
+        ((symbol("b"), 0, 2**20), 10**9, False),  # beside an axis of no element, any number is
+        ((symbol("b"), symbol("s"), 2**20), 10**9, False),
+    ],
+)
+def test_a_slice_is_whole_where_no_tensor_is_as_long(shape: Shape, end: int, whole: bool) -> None:
+    shapes: tuple[Shape, ...] = (shape, (1,), (1,), (1,))
+    call = node("Slice", shapes, 13, {1: ints(0), 2: ints(end), 3: ints(0)})
+    read = operator("Slice").from_onnx(call)
+    assert (read is not None) == whole
+    if read is not None:
+        assert read[0]["ends"] == (shape[0],)

@@ -382,15 +382,27 @@ class Estimator:
         return number / math.ceil(number / threads)
 
     def _efficiency(self, node: Node) -> float:
-        """The part of the peak that an operator with few channels, or thin groups, reaches."""
+        """The part of the peak that an operator with few channels, thin groups or rows reaches."""
         group = node.attributes.get("group")
         if group is None or len(node.inputs) < 2:
             return 1.0
         groups = self._int(group) if isinstance(group, int) else 1
-        filled = self.layouts.filled(node)
+        filled = self.layouts.filled(node) * self._of_rows(node)
         if groups == 1 and self.layouts.is_blocked(node):
             return filled
         return filled * self._reached(node, groups)
+
+    def _of_rows(self, node: Node) -> float:
+        """The part of the peak that a convolution in the runtime's layout reaches in one column.
+
+        Without borders, the runtime takes all rows for one.
+        """
+        image = [self._int(size) for size in node.types[0].shape[2:]]
+        pads = node.attributes.get("pads")
+        if len(image) != 2 or image[1] != 1 or image[0] == 1 or not self.layouts.is_blocked(node):
+            return 1.0
+        has_borders = isinstance(pads, tuple) and any(size != 0 for size in pads)
+        return self.target.single_pixels if has_borders else 1.0
 
     def _reached(self, node: Node, groups: int) -> float:
         """The part of the peak that an operator reaches where it has few channels."""

@@ -250,6 +250,9 @@ class TargetModel:
     """Seconds for each group of a convolution that the runtime computes outside of its layout."""
     full_channels: int = 8
     """Channels of a group, in and out, from which a convolution reaches its peak."""
+    single_pixels: float = 0.6
+    """The part of its peak that a convolution with borders reaches in the layout where each row of
+    the result has one pixel: the kernel computes several pixels of a row at once."""
     fused: Mapping[str, Mapping[str, Stage]] = field(
         default_factory=lambda: {
             "Conv": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,6 +26,10 @@ from xflow.core.spec import Index, Scalar
 from xflow.ops.shape import Movement, Understood
 
 INT64_MAX = 2**63 - 1
+FAR = 2**31 - 1
+"""An end that exporters write for that of an axis of any extent."""
+MOST_ELEMENTS = 2**46
+"""More elements than a tensor has: 64 TiB, of the smallest elements that there are."""
 
 
 @register
@@ -106,7 +111,7 @@ class Slice(Movement):
             return None
         cuts = []
         for start, end, k, step in zip(starts, ends, named, steps, strict=True):
-            found = _clamp(start, end, step, source[k])
+            found = _clamp(start, end, step, source[k], _far(source, k))
             if found is None:
                 return None
             cuts.append((k + len(source) if k < 0 else k, *found, step))
@@ -163,14 +168,30 @@ def _slice_arguments(call: OnnxCall) -> list[list[int]] | None:
     return given
 
 
-def _clamp(start: int, end: int, step: int, extent: Size) -> tuple[Size, Size] | None:
-    """Start and end within an axis; None for a step of 0 and what the extent decides."""
+def _far(shape: Shape, axis: int) -> int:
+    """A number that the extent of an axis does not exceed, as far as the other extents tell.
+
+    An exporter of strided slices writes 1e9 for the end of an axis; beside many elements along the
+    other ones, no axis is as long.
+    """
+    others = [size for k, size in enumerate(shape) if k != axis % len(shape)]
+    known = math.prod(size for size in others if isinstance(size, int))
+    if known < 1 or not all(isinstance(size, int) for size in others):
+        return FAR  # along an axis beside an empty one, any number
+    return min(FAR, MOST_ELEMENTS // known)
+
+
+def _clamp(start: int, end: int, step: int, extent: Size, far: int) -> tuple[Size, Size] | None:
+    """Start and end within an axis; None for a step of 0 and what the extent decides.
+
+    `far` is what the extent does not exceed.
+    """
     if step < 0:
         return _clamp_backwards(start, end, extent)
     if step == 0:
         return None
     if not isinstance(extent, int):
-        return (0, extent) if start == 0 and end >= 2**31 - 1 else None
+        return (0, extent) if start == 0 and end >= far else None
     start, end = (
         min(max(value + extent if value < 0 else value, 0), extent) for value in (start, end)
     )
@@ -180,7 +201,7 @@ def _clamp(start: int, end: int, step: int, extent: Size) -> tuple[Size, Size] |
 def _clamp_backwards(start: int, end: int, extent: Size) -> tuple[Size, Size] | None:
     """The same for a negative step, where the place before the first element is -1."""
     if not isinstance(extent, int):
-        whole = (start == -1 or start >= 2**31 - 1) and end <= -(2**31)
+        whole = (start == -1 or start >= FAR) and end <= -(2**31)
         return (extent - 1, -1) if whole else None
     if extent == 0:
         return None
