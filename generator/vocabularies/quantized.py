@@ -1,15 +1,15 @@
-"""Vocabularies of 8-bit integers, which have a sign or none: codes of reals, and convolutions.
+"""Vocabularies of 8-bit integers, which have a sign or none: codes of reals, and products of them.
 
 The runtime has kernels for both: those for weights with a sign are much slower on some processors,
 and there what is quantized with a sign is not fused into the operators that compute with codes.
-Products of matrices are left out: where 16 bits hold the sum of two products of bytes, as on
-processors with AVX2 alone, the runtime's kernel for weights with a sign cuts sums off, so that the
-two are not equal there.
+A convolution of one pixel is a product of matrices, by which the runtime's kernel can have the
+weights packed before, and into which it fuses what makes reals of the sums.
 """
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, numbers
+from xflow.core.registry import Attribute
+from xflow.generator.vocabularies.common import X, numbers, pointwise
 from xflow.generator.vocabularies.convolutions import KERNEL, SPATIAL, C, S
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 from xflow.ops.quantized import SIGNED, TYPES, UNSIGNED
@@ -21,7 +21,9 @@ SUMS, IMAGE, WEIGHTS, LEVEL, OFFSET = "sums", "image", "weights", "level", "offs
 AS_FLOATS = {X: IMAGE, KERNEL: WEIGHTS, ZERO: LEVEL, SHIFT: OFFSET}
 FLOATS = choices(to=["FLOAT"])
 RANKS = (0, 1, 2, 3)
-N = 3
+MATRIX, TURNED, ROWS, MADE = "matrix", "turned", "rows", "made"
+POINTS = (("z", ZERO), ("v", SHIFT))
+N, K = 3, 7
 
 IMAGES = (
     Input("x", X, "N C *S", (2, C, S), dtype=TYPES[UNSIGNED]),
@@ -53,6 +55,69 @@ def _weights(name: str, dims: str, channels: str, axis: int) -> Vocabulary:
     )
 
 
+def _moved(
+    about: str, dims: str, sizes: tuple[int, ...], op: str, **how: Attribute
+) -> tuple[Vocabulary, ...]:
+    """Sums of codes that are moved, before and after they become floats, and are scaled."""
+    moves = choices(**{key: [value] for key, value in how.items()})
+    made, scale = Input("y", MADE, dims, sizes), Input("s", SCALE, "", ())
+    return tuple(
+        Vocabulary(
+            name,
+            inputs,
+            (
+                *(Production(op, (before,), after, moves) for before, after in sorts),
+                *productions,
+            ),
+            (0, 0, 0),
+            exact=False,
+            roots=frozenset({OUT}),
+            by_example=True,
+        )
+        for name, inputs, sorts, productions in (
+            (
+                f"sums of codes, {about}",
+                (Input("k", SUMS, dims, sizes, dtype="INT64"),),
+                ((SUMS, "moved"), (MADE, OUT)),
+                (
+                    Production("NearestFloat", (SUMS,), MADE),
+                    Production("NearestFloat", ("moved",), OUT),
+                ),
+            ),
+            (
+                f"scaled numbers, {about}",
+                (made, scale),
+                ((MADE, OUT),),
+                tuple(pointwise(sort, sort, SCALE) for sort in (MADE, OUT)),
+            ),
+        )
+    )
+
+
+def _pixels(name: str, sizes: tuple[int, ...], *more: Production) -> Vocabulary:
+    """Convolutions of one pixel, of images of these sizes, and products of matrices."""
+    return Vocabulary(
+        name,
+        (
+            Input("x", X, "N C H W", sizes, dtype=TYPES[UNSIGNED]),
+            Input("w", KERNEL, "O C 1 1", (K, C, 1, 1), dtype=TYPES[UNSIGNED]),
+            *(Input(name, sort, "", (), dtype=TYPES[UNSIGNED]) for name, sort in POINTS),
+        ),
+        (
+            Production("Squeeze", (KERNEL,), MATRIX, choices(axes=[(2, 3)])),
+            Production("Transpose", (MATRIX,), TURNED, choices(perm=[(1, 0)])),
+            Production("ConvInteger", (X, KERNEL, ZERO, SHIFT), OUT),
+            *more,
+        ),
+        (2, 2, 2, 2),
+        free=frozenset({KERNEL, SHIFT, ZERO, MATRIX, TURNED}),
+        ranks=(2,),
+        roots=frozenset({OUT}),
+        chain=True,
+        by_example=True,
+    )
+
+
 QUANTIZED = Family(
     "quantized",
     (
@@ -68,6 +133,47 @@ QUANTIZED = Family(
             (1, 2),
             free=frozenset({KERNEL, ZERO, SHIFT}),
             ranks=SPATIAL,
+            roots=frozenset({OUT}),
+        ),
+        _pixels(
+            "pixels of codes, channels last",
+            (N, C, S, S),
+            Production("Transpose", (X,), ROWS, choices(perm=[(0, 2, 3, 1)])),
+            Production("MatMulInteger", (ROWS, TURNED, ZERO, SHIFT), MADE),
+            Production("Transpose", (MADE,), OUT, choices(perm=[(0, 3, 1, 2)])),
+        ),
+        _pixels(
+            "pixels of codes, in one axis",
+            (N, C, 2, S),
+            Production("Reshape", (X,), ROWS, choices(shape=[(N, C, 2 * S)])),
+            Production("MatMulInteger", (MATRIX, ROWS, SHIFT, ZERO), MADE),
+            Production("Reshape", (MADE,), OUT, choices(shape=[(N, K, 2, S)])),
+        ),
+        _pixels(
+            "one pixel of codes",
+            (N, C, 1, 1),
+            Production("Squeeze", (X,), ROWS, choices(axes=[(2, 3)])),
+            Production("MatMulInteger", (ROWS, TURNED, ZERO, SHIFT), MADE),
+            Production("Unsqueeze", (MADE,), OUT, choices(axes=[(2, 3)])),
+        ),
+        *_moved("channels last", "N H W K", (N, 2, S, K), "Transpose", perm=(0, 3, 1, 2)),
+        *_moved("in one axis", "N K L", (N, K, 2 * S), "Reshape", shape=(N, K, 2, S)),
+        *_moved("of one pixel", "N K", (N, K), "Unsqueeze", axes=(2, 3)),
+        Vocabulary(
+            "numbers of one pixel",
+            (
+                Input("y", MADE, "N K", (N, K)),
+                Input("b", "bias", "1 K 1 1", (1, K, 1, 1)),
+            ),
+            (
+                Production("Unsqueeze", (MADE,), OUT, choices(axes=[(2, 3)])),
+                Production("Squeeze", ("bias",), "low", choices(axes=[(0, 2, 3)])),
+                pointwise(MADE, MADE, "low"),
+                pointwise(OUT, OUT, "bias"),
+            ),
+            (1, 1, 1),
+            free=frozenset({"bias", "low"}),
+            exact=False,
             roots=frozenset({OUT}),
         ),
         Vocabulary(
@@ -130,5 +236,5 @@ QUANTIZED = Family(
         _weights("codes of weights, channels first", "O *S", "O", 0),
         _weights("codes of weights, channels second", "I O *S", "O", 1),
     ),
-    about="quantized numbers: codes of reals, and convolutions of 8-bit integers",
+    about="quantized numbers: codes of reals, and products of 8-bit integers",
 )

@@ -8,8 +8,11 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from coded_networks import Builder, residual_network
+from graphs import call
 
+from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
+from xflow.core.node import TensorType, leaf
 from xflow.cost.estimate import Estimator
 from xflow.cost.quantized import Codes, Units
 from xflow.cost.target import TargetModel
@@ -115,3 +118,53 @@ def test_weights_that_are_quantized_once_have_the_type_that_they_get() -> None:
     result = net.quantized(net.node("Conv", x, kernel))
     units = units_of(graph_of(net, result))
     assert (names(units), units.cut_off) == ([], 1)
+
+
+def product_of_codes(
+    *, weights: str = "UINT8", scales: tuple[int, ...] = (), behind: bool = True
+) -> Graph:
+    """A product of codes whose sums become floats and are scaled, with a Reshape before or behind.
+
+    `scales` is the shape of the computed scale.
+    """
+    x = leaf("x", TensorType("UINT8", (4, 64)))
+    w = leaf("w", TensorType(weights, (64, 32)), constant=True)
+    s = leaf("s", TensorType("FLOAT", scales))
+    sums = call("MatMulInteger", x, w)
+    if behind:
+        return Graph(
+            (call("Reshape", call("Mul", call("NearestFloat", sums), s), shape=(2, 2, 32)),)
+        )
+    turned = call("Reshape", sums, shape=(2, 2, 32))
+    return Graph((call("Mul", call("NearestFloat", turned), s),))
+
+
+def test_sums_of_codes_become_scaled_floats_in_the_product_itself() -> None:
+    cost = Estimator()
+    assert cost(product_of_codes()) < cost(product_of_codes(behind=False))
+    # The runtime takes a computed scale if it is one number.
+    assert cost(product_of_codes()) < cost(product_of_codes(scales=(32,)))
+
+
+def test_a_product_by_weights_with_a_sign_is_not_described() -> None:
+    """Its sums are cut off on some processors, so that none comes of a convolution."""
+    with pytest.raises(ShapeError, match="no codes with a sign"):
+        product_of_codes(weights="INT8")
+
+
+def test_weights_that_are_the_second_operand_are_packed_before() -> None:
+    codes = TensorType("UINT8", (256, 256))
+    x, w = leaf("x", codes), leaf("w", codes, constant=True)
+    cost = Estimator()
+    assert cost(Graph((call("MatMulInteger", x, w),))) < cost(Graph((call("MatMulInteger", w, x),)))
+
+
+def test_columns_of_a_convolution_of_codes_take_their_time() -> None:
+    """Of windows that share no weights, which are many columns for few operations."""
+    x = leaf("x", TensorType("UINT8", (1, 64, 56, 56)))
+    wide, thin = (leaf("w", TensorType("UINT8", (64, 1, k, k)), constant=True) for k in (5, 1))
+    kinds = [(wide, (2, 2, 2, 2)), (thin, (0, 0, 0, 0))]
+    long, short = (
+        Estimator()(Graph((call("ConvInteger", x, w, group=64, pads=pads),))) for w, pads in kinds
+    )
+    assert long > 2 * short

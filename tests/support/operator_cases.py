@@ -50,9 +50,7 @@ POSITIVE = {
 
 BROADCASTING = (
     {op.name for op in operators() if op.elementwise}
-    | {
-        *("MatMul", "Gemm", "Expand", "FusedMatMul"),
-    }
+    | {"MatMul", "MatMulInteger", "Gemm", "Expand", "FusedMatMul"}
     | {op.name for op in operators() if op.role == "attention"}
 )
 """Operators that treat an extent that is literally 1 differently from a symbol."""

@@ -170,6 +170,8 @@ def _under_arithmetic(scalar: Scalar, instance: Instance) -> bool:
                 return inside and tensor in integers
             case Call("max" | "min", args):
                 return any(found(arg, inside) for arg in args)
+            case Call("nearest", args):  # an integer that is read is itself, whatever reads it
+                return any(found(arg, False) for arg in args)
             case Plus(args) | Times(args) | Call(_, args):
                 return any(found(arg, True) for arg in args)
             case SumOver(_, _, body) | ProductOver(_, _, body):

@@ -79,6 +79,8 @@ def _computes(scalar: Scalar, tensors: set[str], inside: bool = False) -> bool:
     match scalar:
         case Element(tensor, _):
             return inside and tensor in tensors
+        case Call("nearest", args):  # the float of an integer that is only moved
+            return any(_computes(arg, tensors) for arg in args)
         case Call(_, args) | Plus(args) | Times(args):
             return any(_computes(arg, tensors, True) for arg in args)
         case SumOver(_, _, body) | ProductOver(_, _, body) | MaxOver(_, _, body):

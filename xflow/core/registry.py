@@ -269,6 +269,15 @@ class Operator:
         """Arithmetic operations at these shapes; by default one an output element."""
         return sum((product(shape) for shape in outputs), start=0)
 
+    def packed(
+        self, shapes: Sequence[Shape], outputs: Sequence[Shape], constant: Sequence[bool]
+    ) -> Size:
+        """How many elements are put into another order in each run, before they are multiplied.
+
+        `constant` says which inputs are known before.
+        """
+        return 0
+
     def tasks(self, shapes: Sequence[Shape], attributes: Attributes) -> Size | None:
         """How many parts the runtime shares out among threads; None: as many as it takes."""
         return None

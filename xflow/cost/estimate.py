@@ -225,7 +225,9 @@ class Estimator:
             if stage is None:
                 continue
             others = [v for i, v in enumerate(node.inputs) if i != position]
-            if not all(v.is_constant for v in others):
+            if (head, name) in self.target.scaled and not any(v.shape for v in others):
+                pass
+            elif not all(v.is_constant for v in others):
                 if (head, name) not in self.target.summed:
                     continue
                 if any(v.shape != value.shape for v in others):
@@ -287,6 +289,7 @@ class Estimator:
         if isinstance(node.op, Operator) and (name not in target.slow or kernel in target.peak):
             computing = self._computing(node, self._peak(node, kernel))
             seconds = max(seconds, computing) if kernel == name else seconds + computing
+            seconds += self._packing(node)
         if target.layout is not None and not self.layouts.is_blocked(node):
             if not _is_product(node):
                 seconds *= target.layout.outside.get(name, 1.0)
@@ -346,6 +349,15 @@ class Estimator:
         """The seconds for an operator's arithmetic, at so many operations a second and thread."""
         threads = self._threads(self._tasks(node))
         return self._flops(node) / (peak * threads * self._efficiency(node))
+
+    def _packing(self, node: Node) -> float:
+        """The seconds for what a product of codes puts into another order, in one thread."""
+        assert isinstance(node.op, Operator)
+        shapes = [value.shape for value in node.inputs]
+        outputs = [kind.shape for kind in node.types]
+        constant = [value.is_constant for value in node.inputs]
+        elements = self._int(node.op.packed(shapes, outputs, constant))
+        return 2 * elements * self.target.packing / self.target.bandwidth
 
     def _flops(self, node: Node) -> int:
         """The operations of an operator's arithmetic."""

@@ -147,7 +147,8 @@ class TargetModel:
         default_factory=lambda: {
             "Conv": 170e9, "Conv.pixels": 180e9, "ConvTranspose": 110e9, "Gemm": 160e9,
             "MatMul": 160e9, "MatMul.computed": 95e9, "FusedMatMul": 95e9, "Attention": 100e9,
-            "ConvInteger": 220e9, "ConvInteger.signed": 58e9,
+            "ConvInteger": 255e9, "ConvInteger.signed": 58e9,
+            "MatMulInteger": 255e9, "MatMulInteger.signed": 58e9,
             "Conv.codes": 250e9, "Conv.codes.signed": 600e9,
             "MatMul.codes": 240e9, "MatMul.codes.signed": 550e9,
         }
@@ -224,6 +225,9 @@ class TargetModel:
     )  # fmt: skip
     """How many times as long as a product the runtime's kernels take for the same bytes, where they
     do not compute as well; operators and fusions by name. It is more than their arithmetic."""
+    packing: float = 2.2
+    """How many times as long as a product of tensors it takes, in one thread, to put the operands
+    of products of codes into another order, for the same bytes."""
     overhead: float = 1e-6
     """Seconds for each call of an operator, over and over again."""
     cold_overhead: float = 3e-6
@@ -260,6 +264,7 @@ class TargetModel:
                 **dict.fromkeys(_ACTIVATIONS, Stage.ACTIVATION),
             },
             "MatMul": {"Add": Stage.WEIGHTS},
+            "MatMulInteger": dict.fromkeys(("NearestFloat", "Mul", "Add"), Stage.WEIGHTS),
             "Gemm": dict.fromkeys(_ACTIVATIONS, Stage.ACTIVATION),
         }
     )  # fmt: skip
@@ -279,8 +284,10 @@ class TargetModel:
 
     If the runtime has a layout of its own, it makes them there alone.
     """
+    scaled: frozenset[tuple[str, str]] = frozenset({("MatMulInteger", "Mul")})
+    """The fusions whose other operand may also be a computed number."""
     channels: Mapping[str, int] = field(
-        default_factory=lambda: {"Conv": 1, "MatMul": -1, "Gemm": -1}
+        default_factory=lambda: {"Conv": 1, "MatMul": -1, "MatMulInteger": -1, "Gemm": -1}
     )
     """By operator, the axis along which constants that are folded into its weights may differ."""
     fusions: tuple[Fusion, ...] = FUSIONS

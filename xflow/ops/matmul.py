@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class MatMul(Operator):
     name = op_type = "MatMul"
     role = "contraction"
     arity = (2, 2)
-    examples = (
+    examples: ClassVar[Sequence[Example]] = (
         Example(((2, 3), (3, 4))),
         Example(((1, 3), (3, 1))),
         Example(((2, 2, 3), (2, 3, 2))),

@@ -1,4 +1,4 @@
-"""Operators on the codes of quantized numbers: from and to reals, and convolutions of them."""
+"""Operators on the codes of quantized numbers: from and to reals, and products of them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from xflow.core.registry import (
     register,
     require,
 )
-from xflow.core.size import Size
+from xflow.core.size import Size, product
 from xflow.core.sorts import CODE, CODES, ELEMENT, INT, integer_range
 from xflow.core.spec import Index, Scalar, call
 from xflow.ops.conv import Conv
 from xflow.ops.elementwise import Elementwise
+from xflow.ops.matmul import MatMul
 from xflow.ops.shape import Understood
 
 SIGNED, UNSIGNED = "signed", "unsigned"
@@ -41,46 +42,42 @@ OPERANDS = 2
 """How many of the inputs of a product are its operands; their zero points follow."""
 
 
-@register
-class ConvInteger(Conv):
-    """Convolution, as Conv, of ``x - z`` with ``w - v``, where all are codes.
+class ProductOfCodes(Operator):
+    """A product of ``x - z`` with ``w - v``, where all are codes: mixed into that of floats.
 
-    The zero points z and v are one number each, 0 where they are left out. The border of x holds z.
-    The sums are integers of 32 bits, which wrap around in whatever order they are computed. Codes x
-    with a sign are not described: where w has none, the runtime's kernel cuts sums of two products
-    off at 16 bits on processors with AVX2 alone.
+    The zero points z and v are one number each, 0 where they are left out. The sums are integers of
+    32 bits, which wrap around in whatever order they are computed.
     """
 
-    name = op_type = "ConvInteger"
-    role = ""
-    since = 10
-    arity = (2, 4)
     takes: ClassVar[tuple[str, ...]] = (CODE,)
     gives: ClassVar[tuple[str, ...]] = (INT,)
-    examples = (
-        Example(((1, 2, 4, 3), (3, 2, 2, 2))),
-        Example(((1, 2, 3, 3), (2, 2, 3, 3), ()), {"pads": (1, 1, 1, 1)}),
-        Example(((2, 2, 3, 4), (3, 2, 1, 1), (), ())),
-        Example(((1, 1, 5, 4), (2, 1, 2, 3), (), ()), {"pads": (0, 1, 2, 0), "strides": (2, 1)}),
-        Example(((1, 4, 4, 4), (4, 2, 2, 2), (), ()), {"group": 2, "strides": (2, 2)}),
-        Example(((2, 2, 5), (3, 2, 2), (), ()), {"dilations": (3,), "pads": (1, 0)}),
-    )
+    arity = (2, 4)
+    since = 10
+    role = ""
+    floats: ClassVar[Operator]
+    """The product of floats."""
+    plain: ClassVar[int]
+    """The position of the operand that has codes without a sign alone.
+
+    With a sign, the runtime's kernels cut sums of two products off at 16 bits on processors with
+    AVX2 alone if the other operand has none, so that such products are not described.
+    """
 
     def element_types(
         self, inputs: Sequence[str], attributes: Attributes, dtype: str
     ) -> tuple[str, ...]:
         super().element_types(inputs, attributes, dtype)
-        if inputs[0] == TYPES[SIGNED]:
-            raise ShapeError(f"{self.name} takes no images of codes with a sign")
+        if inputs[self.plain] == TYPES[SIGNED]:
+            raise ShapeError(f"input {self.plain} of {self.name} takes no codes with a sign")
         for operand, zero in zip(inputs, inputs[OPERANDS:], strict=False):
             if zero != operand:
                 raise ShapeError(f"a zero point of {self.name} is {zero}, its operand {operand}")
         return (INT if CODE in inputs else "INT32",)
 
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
-        # ONNX has zero points for each channel of the output, too; ONNX Runtime has not.
-        require(not any(shapes[OPERANDS:]), "the zero points of ConvInteger are one number each")
-        return super().shape(shapes[:OPERANDS], attributes, need)
+        # ONNX has zero points for each row or channel, too.
+        require(not any(shapes[OPERANDS:]), f"the zero points of {self.name} are one number each")
+        return self.floats.shape(shapes[:OPERANDS], attributes, need)
 
     def at(
         self,
@@ -91,27 +88,79 @@ class ConvInteger(Conv):
         index: Index,
     ) -> Scalar:
         operands = [partial(_difference, inputs, position) for position in range(OPERANDS)]
-        return super().at(operands, shapes[:OPERANDS], attributes, output, index)
+        return self.floats.at(operands, shapes[:OPERANDS], attributes, output, index)
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
         x, w, *zeros = map(_wide, arrays)
         z, v, *_ = (*zeros, 0, 0)
-        (result,) = super().numpy((x - z, w - v), attributes)
+        (result,) = self.floats.numpy((x - z, w - v), attributes)
         return [result.astype(np.int32) if _is_code(arrays[0]) else result]
 
     def flops(
         self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
     ) -> Size:
-        return super().flops(shapes[:OPERANDS], attributes, outputs)
+        return self.floats.flops(shapes[:OPERANDS], attributes, outputs)
 
     def from_onnx(self, call: OnnxCall) -> Understood | None:
         if None in call.shapes[: len([shape for shape in call.shapes if shape is not None])]:
-            return None  # a zero point for the kernel and none for the image
+            return None  # a zero point for the second operand and none for the first
         return super().from_onnx(call)
 
 
+@register
+class ConvInteger(ProductOfCodes, Conv):
+    """Convolution, as Conv, of images of codes with kernels of codes.
+
+    The border of an image holds its zero point.
+    """
+
+    name = op_type = "ConvInteger"
+    floats = Conv()
+    plain = 0
+    examples = (
+        Example(((1, 2, 4, 3), (3, 2, 2, 2))),
+        Example(((1, 2, 3, 3), (2, 2, 3, 3), ()), {"pads": (1, 1, 1, 1)}),
+        Example(((2, 2, 3, 4), (3, 2, 1, 1), (), ())),
+        Example(((1, 1, 5, 4), (2, 1, 2, 3), (), ()), {"pads": (0, 1, 2, 0), "strides": (2, 1)}),
+        Example(((1, 4, 4, 4), (4, 2, 2, 2), (), ()), {"group": 2, "strides": (2, 2)}),
+        Example(((2, 2, 5), (3, 2, 2), (), ()), {"dilations": (3,), "pads": (1, 0)}),
+    )
+
+    def packed(
+        self, shapes: Sequence[Shape], outputs: Sequence[Shape], constant: Sequence[bool]
+    ) -> Size:
+        # Kernels are the first operands of the runtime's products, which it has in their own order,
+        # and the second ones are columns of what each of them meets.
+        (_, channels, *_), kernel = shapes[:OPERANDS]
+        images, _, *places = outputs[0]
+        return images * (channels * product((*kernel[2:], *places)) + product(kernel))
+
+
+@register
+class MatMulInteger(ProductOfCodes, MatMul):
+    """Product of matrices of codes, as MatMul."""
+
+    name = op_type = "MatMulInteger"
+    floats = MatMul()
+    plain = 1
+    examples = (
+        Example(((2, 3), (3, 4))),
+        Example(((1, 3), (3, 1), ())),
+        Example(((2, 2, 3), (3, 2), (), ())),
+        Example(((3, 2), (2, 2, 4), (), ())),
+        Example(((2, 1, 2, 3), (3, 3, 1), (), ())),
+        Example(((0, 3), (3, 2), (), ())),
+    )
+
+    def packed(
+        self, shapes: Sequence[Shape], outputs: Sequence[Shape], constant: Sequence[bool]
+    ) -> Size:
+        first, second = map(product, shapes[:OPERANDS])
+        return first if constant[1] else first + second
+
+
 def weights_of(node: Node) -> tuple[Value, Value | None] | None:
-    """The weights of a product of codes and their zero point; None for any other operator."""
+    """The kernel of a convolution of codes and its zero point; None for any other operator."""
     if not isinstance(node.op, ConvInteger):
         return None
     zeros = node.inputs[OPERANDS + 1 :]

@@ -43,6 +43,18 @@ def peaks(constants: Constants) -> Iterator[Probe]:
             for _ in range(constants.copies)
         ]
         yield Probe(name, Graph(tuple(images)))
+    for dtype, name in (("UINT8", "peak.MatMulInteger"), ("INT8", "peak.MatMulInteger.signed")):
+        rows = [
+            call(
+                "MatMulInteger",
+                constants.codes(dtype, ROWS[2], ROWS[2]),
+                constants.input((ROWS[0], *ROWS[:0:-1]), "UINT8"),
+                constants.codes(dtype),
+                constants.codes("UINT8"),
+            )
+            for _ in range(constants.copies)
+        ]
+        yield Probe(name, Graph(tuple(rows)))
     for name in ("MaxPool", "AveragePool"):
         yield pool(f"peak.{name}", name, constants, IMAGE[1])
     tokens, width, heads = ROWS[1], ROWS[2], SCORES[1]

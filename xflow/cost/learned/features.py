@@ -250,7 +250,7 @@ DESCRIBED: Mapping[str, Callable[[KernelCall], Features]] = {
     "Transpose": _transposed,
     "Slice": _sliced,
     "Pad": _padded,
-    **dict.fromkeys(("MatMul", "Gemm", "FusedMatMul"), _multiplied),
+    **dict.fromkeys(("MatMul", "MatMulInteger", "Gemm", "FusedMatMul"), _multiplied),
     **dict.fromkeys(("Conv", "ConvInteger", "ConvTranspose"), _convolved),
     **dict.fromkeys(("MaxPool", "AveragePool"), _pooled),
     "Attention": _attended,
