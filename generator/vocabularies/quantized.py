@@ -9,7 +9,7 @@ weights packed before, and into which it fuses what makes reals of the sums.
 from __future__ import annotations
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.common import X, numbers, pointwise
+from xflow.generator.vocabularies.common import X, numbers
 from xflow.generator.vocabularies.convolutions import KERNEL, SPATIAL, C, S
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 from xflow.ops.quantized import SIGNED, TYPES, UNSIGNED
@@ -22,8 +22,18 @@ AS_FLOATS = {X: IMAGE, KERNEL: WEIGHTS, ZERO: LEVEL, SHIFT: OFFSET}
 FLOATS = choices(to=["FLOAT"])
 RANKS = (0, 1, 2, 3)
 MATRIX, TURNED, ROWS, MADE = "matrix", "turned", "rows", "made"
+MOVED, LATER, SCALED, LAST = "moved", "later", "scaled", "last"
+"""Sorts: sums that were moved, and floats of them; floats that are scaled, not moved and moved."""
+BIAS, LOW = "bias", "low"
 POINTS = (("z", ZERO), ("v", SHIFT))
 N, K = 3, 7
+SHIFTS = (
+    Input("b", BIAS, "1 K 1 1", (1, K, 1, 1)),
+    Production("Squeeze", (BIAS,), LOW, choices(axes=[(0, 2, 3)])),
+    Production("Add", (SCALED, LOW), SCALED),
+    Production("Add", (LAST, BIAS), OUT),
+)
+"""What adds a number for each channel to images, before or after they are moved."""
 
 IMAGES = (
     Input("x", X, "N C *S", (2, C, S), dtype=TYPES[UNSIGNED]),
@@ -56,41 +66,37 @@ def _weights(name: str, dims: str, channels: str, axis: int) -> Vocabulary:
 
 
 def _moved(
-    about: str, dims: str, sizes: tuple[int, ...], op: str, **how: Attribute
-) -> tuple[Vocabulary, ...]:
-    """Sums of codes that are moved, before and after they become floats, and are scaled."""
+    name: str,
+    dims: str,
+    sizes: tuple[int, ...],
+    op: str,
+    *more: Input | Production,
+    **how: Attribute,
+) -> Vocabulary:
+    """Sums of codes that are moved, before or after they become floats and are scaled."""
     moves = choices(**{key: [value] for key, value in how.items()})
-    made, scale = Input("y", MADE, dims, sizes), Input("s", SCALE, "", ())
-    return tuple(
-        Vocabulary(
-            name,
-            inputs,
-            (
-                *(Production(op, (before,), after, moves) for before, after in sorts),
-                *productions,
-            ),
-            (0, 0, 0),
-            exact=False,
-            roots=frozenset({OUT}),
-            by_example=True,
-        )
-        for name, inputs, sorts, productions in (
-            (
-                f"sums of codes, {about}",
-                (Input("k", SUMS, dims, sizes, dtype="INT64"),),
-                ((SUMS, "moved"), (MADE, OUT)),
-                (
-                    Production("NearestFloat", (SUMS,), MADE),
-                    Production("NearestFloat", ("moved",), OUT),
-                ),
-            ),
-            (
-                f"scaled numbers, {about}",
-                (made, scale),
-                ((MADE, OUT),),
-                tuple(pointwise(sort, sort, SCALE) for sort in (MADE, OUT)),
-            ),
-        )
+    return Vocabulary(
+        name,
+        (
+            Input("k", SUMS, dims, sizes, dtype="INT64"),
+            Input("s", SCALE, "", ()),
+            *(each for each in more if isinstance(each, Input)),
+        ),
+        (
+            Production(op, (SUMS,), MOVED, moves),
+            *(Production(op, (sort,), OUT, moves) for sort in (MADE, SCALED)),
+            *(Production("NearestFloat", (MOVED,), sort) for sort in (LATER, OUT)),
+            Production("NearestFloat", (SUMS,), MADE),
+            Production("Mul", (MADE, SCALE), SCALED),
+            *(Production("Mul", (LATER, SCALE), sort) for sort in (LAST, OUT)),
+            *(each for each in more if isinstance(each, Production)),
+        ),
+        (1, 1, 1, 1, 1),
+        free=frozenset({BIAS, LOW}),
+        exact=False,
+        roots=frozenset({OUT}),
+        chain=True,
+        by_example=True,
     )
 
 
@@ -156,26 +162,11 @@ QUANTIZED = Family(
             Production("MatMulInteger", (ROWS, TURNED, ZERO, SHIFT), MADE),
             Production("Unsqueeze", (MADE,), OUT, choices(axes=[(2, 3)])),
         ),
-        *_moved("channels last", "N H W K", (N, 2, S, K), "Transpose", perm=(0, 3, 1, 2)),
-        *_moved("in one axis", "N K L", (N, K, 2 * S), "Reshape", shape=(N, K, 2, S)),
-        *_moved("of one pixel", "N K", (N, K), "Unsqueeze", axes=(2, 3)),
-        Vocabulary(
-            "numbers of one pixel",
-            (
-                Input("y", MADE, "N K", (N, K)),
-                Input("b", "bias", "1 K 1 1", (1, K, 1, 1)),
-            ),
-            (
-                Production("Unsqueeze", (MADE,), OUT, choices(axes=[(2, 3)])),
-                Production("Squeeze", ("bias",), "low", choices(axes=[(0, 2, 3)])),
-                pointwise(MADE, MADE, "low"),
-                pointwise(OUT, OUT, "bias"),
-            ),
-            (1, 1, 1),
-            free=frozenset({"bias", "low"}),
-            exact=False,
-            roots=frozenset({OUT}),
+        _moved(
+            "sums, channels last", "N H W K", (N, 2, S, K), "Transpose", *SHIFTS, perm=(0, 3, 1, 2)
         ),
+        _moved("sums in one axis", "N K L", (N, K, 2 * S), "Reshape", shape=(N, K, 2, S)),
+        _moved("sums of one pixel", "N K", (N, K), "Unsqueeze", *SHIFTS, axes=(2, 3)),
         Vocabulary(
             "codes of images",
             (
