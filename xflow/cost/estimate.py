@@ -225,9 +225,8 @@ class Estimator:
             if stage is None:
                 continue
             others = [v for i, v in enumerate(node.inputs) if i != position]
-            if (head, name) in self.target.scaled and not any(v.shape for v in others):
-                pass
-            elif not all(v.is_constant for v in others):
+            numbers = (head, name) in self.target.scaled and not any(v.shape for v in others)
+            if not numbers and not all(v.is_constant for v in others):
                 if (head, name) not in self.target.summed:
                     continue
                 if any(v.shape != value.shape for v in others):
