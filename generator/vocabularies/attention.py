@@ -244,9 +244,10 @@ def _with_past(
 
 
 def _causal() -> Vocabulary:
-    """Masks that give each query the keys up to its own place, and attention that has them."""
+    """Masks that give each query all keys, or those up to its own place, and what has none."""
     scaled = choices(scale=[SYMBOL])
     triangle = (QUERIES, KEYS)
+    shapes: list[Attribute] = [triangle, (1, 1, *triangle)]
     return Vocabulary(
         "causal attention",
         (
@@ -254,11 +255,11 @@ def _causal() -> Vocabulary:
             *HEADS_FIRST[1:],
         ),
         (
-            Production(
-                "LowerTriangle", (), MASK, choices(shape=[triangle, (1, 1, *triangle)], offset=[0])
-            ),
+            Production("LowerTriangle", (), MASK, choices(shape=shapes, offset=[0])),
+            Production("AllTrue", (), MASK, choices(shape=[*shapes, (BATCH, 1, *triangle)])),
             Production("MaskedAttention", (QUERY, KEY, VALUE, MASK), OUT, scaled),
             Production("CausalAttention", (QUERY, KEY, VALUE), OUT, scaled),
+            Production("Attention", (QUERY, KEY, VALUE), OUT, scaled),
         ),
         (1,) * 8,
         free=frozenset({MASK}),

@@ -32,6 +32,22 @@ rule masked-attention-with-a-past
   types    reals
   limits   q x k
 
+rule masked-attention-to-causal-attention
+  in       q[B, H, S, D] k[B, C, L, D] v[B, C, L, E]
+  param    s:real
+  from     MaskedAttention(q, k, v, LowerTriangle(shape=[1, 1, S, L]), scale=s)
+  to       CausalAttention(q, k, v, scale=s)
+  types    reals
+  limits   q k
+
+rule masked-attention-to-attention
+  in       q[B, H, S, D] k[B, C, L, D] v[B, C, L, E]
+  param    s:real
+  from     MaskedAttention(q, k, v, AllTrue(shape=[1, 1, S, L]), scale=s)
+  to       Attention(q, k, v, scale=s)
+  where    finite(k), finite(q)
+  types    reals
+
 rule causal-attention-of-shared-heads
   in       q[B, H*n, S, D] k[B, H, L, D] v[B, H, L, E]
   param    n s:real
@@ -235,3 +251,28 @@ def test_heads_that_are_repeated_for_causal_attention_are_shared_by_it() -> None
     feeds = dict(zip("qkv", arrays(8, None).values(), strict=True))
     assert (run(source, feeds)[0] == run(rewritten, feeds)[0]).all()
     assert {a.name: a.i for a in node.attribute if a.name == "is_causal"} == {"is_causal": 1}
+
+
+@pytest.mark.parametrize(
+    ("seen", "inputs", "causal"),
+    [
+        (np.tri(128, 128, 0, dtype=bool), 3, 1),
+        (np.tri(128, 128, 1, dtype=bool), 4, 0),
+        (np.tri(128, 128, -1, dtype=bool), 4, 0),
+        (np.tri(128, 128, 0, dtype=bool).T, 4, 0),
+        (np.tri(128, 128, 128, dtype=bool), 3, 0),
+        (np.tri(128, 128, 126, dtype=bool), 4, 0),
+    ],
+    ids=["causal", "one key more", "one key less", "the other way", "all", "all but one"],
+)
+def test_a_constant_mask_is_read_exactly(seen: Array, inputs: int, causal: int) -> None:
+    """Off by one key, in one row, or the other way round, it stays what it is."""
+    heads = f"float[1, {HEADS}, 128, {DEPTH}]"
+    source = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 23]> g ({heads} q, {heads} k, {heads} v)
+        => ({heads} y) {{ y = Attention<scale = 0.25>(q, k, v, seen) }}"""
+    )
+    source.graph.initializer.append(onnx.numpy_helper.from_array(seen[None, None], "seen"))
+    (node,) = optimized(source).graph.node
+    given = {attribute.name: attribute.i for attribute in node.attribute}
+    assert (len(node.input), given.get("is_causal", 0)) == (inputs, causal)

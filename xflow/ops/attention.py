@@ -219,7 +219,8 @@ class Attention(Composite):
     ) -> Size:
         batch, heads, length, part = self._with_heads(attributes, 0, shapes[0])
         _, _, other, width = self._with_heads(attributes, 2, shapes[2])
-        return 2 * batch * heads * length * other * (part + width)
+        added = len(shapes) - 3  # a mask, to each score
+        return batch * heads * length * other * (2 * (part + width) + added)
 
     def tasks(self, shapes: Sequence[Shape], attributes: Attributes) -> Size | None:
         batch, heads, *_ = self._with_heads(attributes, 0, shapes[0])

@@ -159,6 +159,18 @@ class Ones(Filled):
 
 
 @register
+class AllTrue(Filled):
+    """Booleans of a given shape that are all true."""
+
+    name = "AllTrue"
+    gives = (BOOL,)
+    element = ONE
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [np.ones(integers(attributes, "shape"), dtype=bool)]
+
+
+@register
 class Eye(Constant):
     """The identity matrix with `n` rows."""
 
