@@ -635,6 +635,12 @@ PROJECTED = Vocabulary(
 CHOSEN = (
     _merged("merged heads of chosen keys", SHARED, "MaskedAttention", chosen=True),
     _merged("merged heads of causal attention", SHARED, "CausalAttention"),
+    _merged(
+        "merged heads of causal attention with a past",
+        SHARED,
+        "CachedCausalAttention",
+        cached=True,
+    ),
     _grouped("grouped queries of causal attention", "CausalAttention", {SYMBOL: "s"}, scale=SYMBOL),
     _causal(),
     *(
