@@ -12,14 +12,15 @@ import pytest
 
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, UsageError
-from xflow.cost.worker import Worker
+from xflow.cost.measure import Target
+from xflow.cost.worker import Lost, Worker, from_wire, to_wire
 from xflow.feeds.edge_cases import InputSet
 from xflow.onnx.files import data_files
 from xflow.onnx.interface import check_interface
 from xflow.validation import reference as reference_module
 from xflow.validation.difference import difference
 from xflow.validation.equivalence import CheckResult, check_equivalent
-from xflow.validation.reference import Reference
+from xflow.validation.reference import Reference, Runner
 
 Check = Callable[..., CheckResult]
 
@@ -366,3 +367,40 @@ def test_a_model_is_checked_at_sizes_at_which_it_runs_though_others_end_the_proc
     model = onnx.parser.parse_model(text).SerializeToString()
     result = check_equivalent(model, model, samples=2, seed=0)
     assert result.ok, result.reason
+
+
+class Crashing:
+    """A measuring process that crashes on a set of inputs whose first element is negative."""
+
+    def ask(self, request: dict[str, Any], *_: object) -> list[dict[str, Any]] | Lost:
+        first = [from_wire(feeds["x"]).item(0) for feeds in request["feeds"]]
+        crashes = [number for number, value in enumerate(first, 1) if value < 0]
+        if crashes:
+            return Lost("the measuring process crashed", crashes[0])
+        return [{"outputs": {"y": to_wire(np.float32(value))}} for value in first]
+
+
+@pytest.mark.parametrize(
+    ("first", "given", "lost"),
+    [
+        ([0, 1, -2, 3], 1, [2]),  # a random set costs itself
+        ([0, -1, -2, 3], 0, [1, 2]),
+        ([0, -1, 2, 3], 2, None),  # a real one is to be compared
+        ([-1, 1, 2, 3], 0, None),  # with the first one, other sizes may be
+        ([0, -1, 2, 3], None, None),
+    ],
+)
+def test_random_inputs_that_crash_the_runtime_are_left_out(
+    first: list[int], given: int | None, lost: list[int] | None
+) -> None:
+    sets = [InputSet("", {"x": np.full(1, value, np.float32)}, {"x": (1,)}) for value in first]
+    worker: Any = Crashing()
+    source = model("g (float[1] x) => (float[1] y) { y = Neg(x) }").SerializeToString()
+    runner = Runner.of(source, Target(), worker)
+    answers = runner.each(sets, 3, 1.0, Deadline.after(10.0), given=given)
+    if lost is None:
+        assert isinstance(answers, Lost)
+    else:
+        assert isinstance(answers, dict)
+        assert [n for n, each in sorted(answers.items()) if isinstance(each, Lost)] == lost
+        assert len(answers) == len(sets)

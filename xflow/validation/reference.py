@@ -563,14 +563,15 @@ class Runner:
         deadline: Deadline,
         *,
         until_one: bool = False,
-        given: int = 0,
+        given: int | None = None,
         needed_s: float | None = None,
     ) -> dict[int, Outputs | Failed] | Failed:
         """All outputs by name for each set, or why it failed; or why the model cannot be run.
 
-        Of those behind the `needed` ones, there are as many as there was time for. Of these, once
-        `needed_s` seconds have passed, there are the first `given` ones, and one that does not
-        fail. One that ends the process costs itself, unless there are too many such.
+        Of those behind the `needed` ones, there are as many as there was time for. Once `needed_s`
+        seconds have passed, there are of these the first `given` ones, and one that does not fail.
+        One that ends the process costs itself, if there are not too many such, and says of the
+        model that it does not run where it is the first, or `given`; or needed, if that is None.
         """
         lost: dict[int, Outputs | Failed] = {}
         while True:
@@ -588,8 +589,8 @@ class Runner:
                     {name: to_wire(value) for name, value in sets[number].values.items()}
                     for number in chosen
                 ],
-                "needed": needed,
-                "given": sum(number < given for number in chosen),
+                "needed": sum(number < needed for number in chosen),
+                "given": sum(number < (given or 0) for number in chosen),
                 "needed_s": needed_s,
                 "extra_s": extra_s,
                 "extra_bytes": EXTRA_BYTES,
@@ -599,7 +600,8 @@ class Runner:
             patience = STEP * left if needed < len(chosen) else math.inf
             answer = self.worker.ask(request, deadline, patience)
             if isinstance(answer, Lost) and not deadline.passed:
-                if answer.model <= needed:
+                most = needed if given is None else max(given, 1)
+                if not answer.model or chosen[answer.model - 1] < most:
                     return answer
                 lost[chosen[answer.model - 1]] = answer
                 continue  # the earlier sets are run once more, without that one
