@@ -109,7 +109,7 @@ class Pipeline:
         """
         run = self.run
         judgement = Judgement(Validated(None), no_rewrite(run.objective))
-        account = Account()
+        account: Account | None = None
         how = (self.obstacle, self.inside(rules), self.before)
         found = Finder(run, self.source, self.settings, *how).found(rules)
         if not run.inner:
@@ -132,9 +132,9 @@ class Pipeline:
             told += Told((judgement.objection,))
         elif isinstance(found, SearchedModel):
             told += self.told(found.prepared)
-        if isinstance(found, SearchedModel) and not changed:
+        if account is None and isinstance(found, SearchedModel):
             account = self.account(found, judgement, rules)
-        result = self.result(judgement, account, found.settings.full, told)
+        result = self.result(judgement, account or Account(), found.settings.full, told)
         wanted = self.run.profiled or (self.run.measured and not changed)
         if self.obstacle or self.run.inner or not wanted:
             return result
