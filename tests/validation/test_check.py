@@ -1,8 +1,10 @@
 """The check of a rewritten model: equal ones pass, and nothing else does."""
 
 import platform
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +14,7 @@ import pytest
 
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError, UsageError
+from xflow.cost import child
 from xflow.cost.measure import Target
 from xflow.cost.worker import Lost, Worker, from_wire, to_wire
 from xflow.feeds.edge_cases import InputSet
@@ -367,6 +370,23 @@ def test_a_model_is_checked_at_sizes_at_which_it_runs_though_others_end_the_proc
     model = onnx.parser.parse_model(text).SerializeToString()
     result = check_equivalent(model, model, samples=2, seed=0)
     assert result.ok, result.reason
+
+
+def test_a_run_that_would_end_too_late_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as the other model has time for, too: not one that begins in time and ends late."""
+
+    class Slow:
+        def __init__(self, *_: object) -> None: ...
+
+        def outputs(self, *_: object) -> dict[str, Any]:
+            time.sleep(0.2)
+            return {}
+
+    monkeypatch.setattr(child, "Runner", Slow)
+    request = {"model": "", "options": {}, "feeds": [{}] * 4, "needed": 4, "needed_s": 0.5}
+    steps: Any = SimpleNamespace(at=lambda _: None)
+    answers = child.run_each(None, steps, request)
+    assert ["late" in each for each in answers] == [False, False, True, True]
 
 
 class Crashing:

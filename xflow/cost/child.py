@@ -340,16 +340,17 @@ def run_each(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[s
     """Answer "each": load one model and run it on each set of inputs; a failure costs that set.
 
     Returns for each set `{"outputs": values by name}` or `{"failed": why}`.  Of the first `needed`
-    sets, all but the first `given` ones are `{"late": True}` once `needed_s` seconds have passed,
-    if there is such a limit and one set has not failed.  The others are run as long as `extra_s`
-    seconds and `extra_bytes` of outputs last, each at most as long as these seconds: there may be
-    fewer answers than sets.  With `until_one`, nothing is run behind the first set that does not
-    fail.  The bookmark's model is the number of the set, 0 while loading.
+    sets, all but the first `given` ones are `{"late": True}` where one that takes as long as the
+    longest before it would end after `needed_s` seconds, if there is such a limit and one set has
+    not failed.  The others are run as long as `extra_s` seconds and `extra_bytes` of outputs last,
+    each at most as long as these seconds: there may be fewer answers than sets.  With `until_one`,
+    nothing is run behind the first set that does not fail.  The bookmark's model is the number of
+    the set, 0 while loading.
     """
     steps.at(0)
     runner = Runner(runtime, request["model"], request["options"])
     results: list[dict[str, Any]] = []
-    size, begin, needed, ran = 0, time.perf_counter(), request["needed"], False
+    size, begin, needed, longest = 0, time.perf_counter(), request["needed"], 0.0
     given, limit = request.get("given", 0), request.get("needed_s")
     with giving_back(request.get("mapped", [])):
         for number, feeds in enumerate(request["feeds"]):
@@ -359,7 +360,7 @@ def run_each(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[s
             elif number > needed:
                 if spent > request["extra_s"] or size > request["extra_bytes"]:
                     break
-            elif number >= given and ran and limit is not None and spent > limit:
+            elif number >= given and longest and limit is not None and spent + longest > limit:
                 results.append({"late": True})
                 continue
             steps.at(number + 1)
@@ -374,7 +375,7 @@ def run_each(runtime: Any, steps: Steps, request: dict[str, Any]) -> list[dict[s
             if size > RESULT_BYTES:
                 raise MemoryError
             results.append({"outputs": outputs})
-            ran = True
+            longest = max(longest, time.perf_counter() - begin - spent)
             if request.get("until_one"):
                 break
     steps.at(0)
