@@ -253,6 +253,22 @@ def test_heads_that_are_repeated_for_causal_attention_are_shared_by_it() -> None
     assert {a.name: a.i for a in node.attribute if a.name == "is_causal"} == {"is_causal": 1}
 
 
+def test_a_causal_mask_of_unknown_size_is_not_written_out() -> None:
+    """Else what is found with it, and has no form, takes all with it that was found besides."""
+    source = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 23]>
+        g (float[2, {HEADS}, S, {DEPTH}] q, float[2, {GROUPS}, L, {DEPTH}] k0,
+           float[2, {GROUPS}, L, {DEPTH}] v0, float[2, {GROUPS}, P, {DEPTH}] pk,
+           float[2, {GROUPS}, P, {DEPTH}] pv)
+        => (float[2, {HEADS}, S, {DEPTH}] y, float[2, {GROUPS}, T, {DEPTH}] k,
+            float[2, {GROUPS}, T, {DEPTH}] v) {{
+            k = Concat<axis = 2>(pk, k0) v = Concat<axis = 2>(pv, v0)
+            y = Attention<scale = 0.25, is_causal = 1>(q, k, v) }}"""
+    )
+    report = xflow.optimize(source, cost="estimated", budget=2, check=1).report
+    assert not report.warnings
+
+
 @pytest.mark.parametrize(
     ("seen", "inputs", "causal"),
     [

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from xflow.core.constraint import Constraint
 from xflow.core.node import Leaf, Node, TensorType, Value, apply, format_value, leaf, with_inputs
-from xflow.core.registry import Attribute, Need, Operator, Shape
+from xflow.core.registry import Attribute, Need, Operator, Shape, is_concrete
 from xflow.core.size import Expr, Size, substitute
 
 
@@ -55,11 +55,14 @@ class Graph:
 
     @cached_property
     def has_forms(self) -> bool:
-        """Whether ONNX has all operators that are computed each time, with their attributes."""
+        """Whether ONNX has all operators that are computed each time, with their attributes.
+
+        Of a constant that is made of nothing, all sizes have to be known.
+        """
         return all(
-            node.op.has_form(node.attributes)
+            node.op.has_form(node.attributes) if not node.constant else is_concrete(node.attributes)
             for node in self.nodes
-            if isinstance(node.op, Operator) and not node.constant
+            if isinstance(node.op, Operator) and (not node.constant or not node.inputs)
         )
 
     def replace(self, replace: Mapping[Value, Value]) -> Graph:
