@@ -59,11 +59,7 @@ class Graph:
 
         Of a constant that is made of nothing, all sizes have to be known.
         """
-        return all(
-            node.op.has_form(node.attributes) if not node.constant else is_concrete(node.attributes)
-            for node in self.nodes
-            if isinstance(node.op, Operator) and (not node.constant or not node.inputs)
-        )
+        return all(map(_has_form, self.nodes))
 
     def replace(self, replace: Mapping[Value, Value]) -> Graph:
         """This graph with values replaced, see `rebuild`."""
@@ -71,6 +67,14 @@ class Graph:
 
     def __str__(self) -> str:
         return ", ".join(map(format_value, self.outputs))
+
+
+def _has_form(node: Node) -> bool:
+    if not isinstance(node.op, Operator):
+        return True
+    if not node.constant:
+        return node.op.has_form(node.attributes)
+    return bool(node.inputs) or is_concrete(node.attributes)
 
 
 def walk(values: Iterable[Value], cut: Container[Value] = ()) -> Iterator[Node]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import cycle
@@ -144,21 +144,17 @@ class Attention(Composite):
         return [(batch, length, heads * part)]
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
-        shapes = [value.shape for value in inputs]
-        q, k, v = (
-            self._heads_first(value, self._with_heads(attributes, position, value.shape))
-            for position, value in enumerate(inputs[:3])
-        )
+        q, k, v = self._by_heads(inputs, attributes)
         if q.shape[1] != k.shape[1]:
             k, v = (_shared(value, q.shape[1]) for value in (k, v))
         scores = made("MatMul", q, made("Transpose", k, perm=(0, 1, 3, 2)))
         scores = self._bounded(scaled(real(attributes, "scale"), scores), attributes)
-        y = made("MatMul", self._weights(scores, inputs[3:]), v)
-        if len(shapes[0]) == HEADS_FIRST:
-            return (y,)
-        batch, heads, length, part = y.shape
-        y = made("Transpose", y, perm=(0, 2, 1, 3))
-        return (made("Reshape", y, shape=(batch, length, heads * part)),)
+        return (laid_as(inputs[0], made("MatMul", self._weights(scores, inputs[3:]), v)),)
+
+    def _by_heads(self, inputs: Sequence[Value], attributes: Attributes) -> Iterator[Value]:
+        """Queries, keys and values as [batch, heads, sequence, head size]."""
+        for position, value in enumerate(inputs[:3]):
+            yield self._heads_first(value, self._with_heads(attributes, position, value.shape))
 
     def _bounded(self, scores: Value, attributes: Attributes) -> Value:
         """Scaled scores as the mask is added to them."""
@@ -180,16 +176,7 @@ class Attention(Composite):
         return tuple(k for k in range(len(shapes)) if k != 2)
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
-        q, k, v, *masks = arrays
-        joined = q.ndim == HEADS_LAST
-        if joined:
-            queries, keys = attributes["q_num_heads"], attributes["kv_num_heads"]
-            assert isinstance(queries, int)
-            assert isinstance(keys, int)
-            q, k, v = (
-                x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2)
-                for x, heads in ((q, queries), (k, keys), (v, keys))
-            )
+        (q, k, v), masks = arrays_by_heads(arrays, attributes), arrays[3:]
         batch, heads, length, _ = q.shape
         groups, times = k.shape[1], heads // max(1, k.shape[1])
         grouped = q.reshape(batch, groups, times, *q.shape[2:])
@@ -203,9 +190,7 @@ class Attention(Composite):
         weights = np.where(np.isneginf(largest), np.zeros_like(weights), weights)
         weights = weights.reshape(batch, groups, times, length, k.shape[2])
         y = np.matmul(weights, v[:, :, None]).reshape(batch, heads, length, v.shape[3])
-        if not joined:
-            return [y]
-        return [y.swapaxes(1, 2).reshape(batch, length, heads * v.shape[3])]
+        return [array_laid_as(arrays[0], y)]
 
     def _bounded_arrays(self, scores: Array, attributes: Attributes) -> Array:
         return scores
@@ -349,6 +334,36 @@ class CappedMaskedAttention(MaskedAttention, CappedAttention):
         replace(example, attributes={**example.attributes, "softcap": Fraction(3, 2)})
         for example in MaskedAttention.examples[::2]
     )
+
+
+def laid_as(queries: Value, y: Value) -> Value:
+    """A result [batch, heads, sequence, head size], in rows where the queries are."""
+    if len(queries.shape) == HEADS_FIRST:
+        return y
+    batch, heads, length, part = y.shape
+    y = made("Transpose", y, perm=(0, 2, 1, 3))
+    return made("Reshape", y, shape=(batch, length, heads * part))
+
+
+def arrays_by_heads(arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+    """Arrays of queries, keys and values as [batch, heads, sequence, head size]."""
+    if arrays[0].ndim == HEADS_FIRST:
+        return list(arrays[:3])
+    queries, keys = attributes["q_num_heads"], attributes["kv_num_heads"]
+    assert isinstance(queries, int)
+    assert isinstance(keys, int)
+    return [
+        x.reshape(*x.shape[:2], heads, x.shape[2] // heads).swapaxes(1, 2)
+        for x, heads in zip(arrays, (queries, keys, keys), strict=False)
+    ]
+
+
+def array_laid_as(queries: Array, y: Array) -> Array:
+    """As `laid_as`, of arrays."""
+    if queries.ndim == HEADS_FIRST:
+        return y
+    batch, heads, length, part = y.shape
+    return y.swapaxes(1, 2).reshape(batch, length, heads * part)
 
 
 def _is_positive(attribute: Attribute | None) -> bool:

@@ -31,6 +31,9 @@ from xflow.ops.attention import (
     Attention,
     CappedAttention,
     MaskedAttention,
+    array_laid_as,
+    arrays_by_heads,
+    laid_as,
 )
 
 PAST = (3, 4)
@@ -92,10 +95,7 @@ class DerivedAttention(Attention):
         return [y, *joined[1:3]] if self.cached else [y]
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
-        q, k, v = (
-            self._heads_first(value, self._with_heads(attributes, position, value.shape))
-            for position, value in enumerate(inputs[:3])
-        )
+        q, k, v = self._by_heads(inputs, attributes)
         masks = inputs[3:]
         if self.cached:
             k, v = (
@@ -110,11 +110,7 @@ class DerivedAttention(Attention):
             }
             masks = apply("LowerTriangle", (), triangle)
         kept = {key: attributes[key] for key in self.plain.attributes if "heads" not in key}
-        y = made(self.plain.name, q, k, v, *masks, **kept)
-        if len(inputs[0].shape) != HEADS_FIRST:
-            batch, heads, length, part = y.shape
-            y = made("Transpose", y, perm=(0, 2, 1, 3))
-            y = made("Reshape", y, shape=(batch, length, heads * part))
+        y = laid_as(inputs[0], made(self.plain.name, q, k, v, *masks, **kept))
         return (y, k, v) if self.cached else (y,)
 
     def hides(self, shapes: Sequence[Shape], attributes: Attributes) -> tuple[int, ...]:
@@ -122,16 +118,7 @@ class DerivedAttention(Attention):
         return tuple(k for k in range(len(shapes)) if k not in values)
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
-        q, k, v = arrays[:3]
-        last = q.ndim == HEADS_LAST
-        if last:
-            heads = (attributes["q_num_heads"], *[attributes["kv_num_heads"]] * 2)
-            q, k, v = (
-                x.reshape(*x.shape[:2], count, x.shape[2] // max(1, count)).swapaxes(1, 2)
-                for x, count in zip((q, k, v), heads, strict=True)
-                if isinstance(count, int)
-            )
-        masks = arrays[3:]
+        (q, k, v), masks = arrays_by_heads(arrays, attributes), arrays[3:]
         past = 0
         if self.cached:
             past = arrays[PAST[0]].shape[2]
@@ -141,8 +128,7 @@ class DerivedAttention(Attention):
             masks = [np.tri(q.shape[2], k.shape[2], past, dtype=bool)]
         alone = {**attributes, "q_num_heads": 0, "kv_num_heads": 0}
         (y,) = operator(self.plain.name).numpy([q, k, v, *masks], alone)
-        if last:
-            y = y.swapaxes(1, 2).reshape(y.shape[0], y.shape[2], y.shape[1] * y.shape[3])
+        y = array_laid_as(arrays[0], y)
         return [y, k, v] if self.cached else [y]
 
     def flops(

@@ -108,22 +108,27 @@ class Pi(Constant):
         return [np.asarray(math.pi)]
 
 
-class Filled(Constant):
-    """A tensor of equal elements."""
+class Shaped(Constant):
+    """A tensor of a given shape."""
 
     attributes = declare(shape=AttributeSpec(Kind.INTS))
-    examples = (
-        Example((), {"shape": (2, 3)}),
-        Example((), {"shape": ()}),
-        Example((), {"shape": (2, 0)}),
-    )
-    element: Literal
 
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
         result = sizes(attributes, "shape")
         for n in result:
             need(at_least(n, 0), f"a size of {self.name} is negative: {n}")
         return [result]
+
+
+class Filled(Shaped):
+    """A tensor of equal elements."""
+
+    examples = (
+        Example((), {"shape": (2, 3)}),
+        Example((), {"shape": ()}),
+        Example((), {"shape": (2, 0)}),
+    )
+    element: Literal
 
     def at(
         self,
@@ -246,7 +251,7 @@ class IdentityKernel(Constant):
 
 
 @register
-class LowerTriangle(Constant):
+class LowerTriangle(Shaped):
     """Booleans [..., rows, columns], true where ``column <= row + offset``."""
 
     name = "LowerTriangle"
@@ -260,12 +265,9 @@ class LowerTriangle(Constant):
     )
 
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
-        result = sizes(attributes, "shape")
         size(attributes, "offset")
-        require(len(result) >= 2, f"{self.name} has rows and columns")
-        for n in result:
-            need(at_least(n, 0), f"a size of {self.name} is negative: {n}")
-        return [result]
+        require(len(sizes(attributes, "shape")) >= 2, f"{self.name} has rows and columns")
+        return super().shape(shapes, attributes, need)
 
     def at(
         self,

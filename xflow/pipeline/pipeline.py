@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -267,22 +266,23 @@ class Pipeline:
         The search has made a mistake there that nothing else has noticed. Behind some of them, all
         that it has found is in doubt.
         """
-        for attempt in itertools.count(1):
+        mistakes = 0
+        while True:
             try:
                 return judgement, self.account(found, judgement, rules)
             except Unrepeatable as error:
+                mistakes += 1
                 made = judgement.verdict.replacements
                 number = next(n for n, item in enumerate(made) if item is error.culprit)
-                rest = without(made, number) if attempt < MOST_MISTAKES else ()
+                rest = without(made, number) if mistakes < MOST_MISTAKES else ()
                 warning = (
                     f"A rewrite by {made[number].rule_names} was dropped: what was done does not "
                     f"follow by the rules ({error}). Please report this."
                 )
-                if not rest and attempt == MOST_MISTAKES:
+                if not rest and mistakes == MOST_MISTAKES:
                     warning += " All others were dropped with it."
                 second = gate.judge(rest) if rest or gate.prepared else gate.nothing()
                 judgement = second.behind(judgement, warnings=(warning,))
-        raise AssertionError("unreachable")
 
     def result(
         self,
