@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from xflow.core.size import UNKNOWN_SIZE
 from xflow.cost.learned.trees import Trees
+from xflow.ops import operators
 
 _ACTIVATIONS = ("Relu", "Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "Clip")
 
@@ -185,19 +186,11 @@ class TargetModel:
     products: Mapping[str, str] = field(
         default_factory=lambda: {
             "Einsum": "MatMul",
-            **dict.fromkeys(
-                (
-                    "CappedAttention",
-                    "MaskedAttention",
-                    "CappedMaskedAttention",
-                    "CausalAttention",
-                    "CachedAttention",
-                    "CachedCappedAttention",
-                    "CachedMaskedAttention",
-                    "CachedCausalAttention",
-                ),
-                "Attention",
-            ),
+            **{
+                op.name: op.op_type
+                for op in operators()
+                if op.role == "attention" and op.name != op.op_type
+            },
         }
     )
     """Operators that the runtime computes by another one's kernel, with data moved around it."""
