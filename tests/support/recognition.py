@@ -21,16 +21,17 @@ def searched(
     source: Imported,
     rules: Sequence[Rule],
     cost: EstimatedCost | None = None,
-    work: float = 1.0,
+    work: float = 0.25,
+    opset: int = 23,
 ) -> SearchResult:
-    """The result of a search among the operators of opset 23, by a part of a minute's work."""
+    """The result of a search by a part of a minute's work, within a minute on a busy machine."""
     return search(
         source.graph,
         rules,
         cost or EstimatedCost(),
         deadline=Deadline.after(SECONDS),
         constants=source.constants,
-        context=Context(replace(POLICY, work_per_s=work * POLICY.work_per_s), opset=23),
+        context=Context(replace(POLICY, work_per_s=work * POLICY.work_per_s), opset=opset),
     )
 
 
