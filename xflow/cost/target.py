@@ -204,7 +204,7 @@ class TargetModel:
             "Ceil": 2.3, "Floor": 2.3, "Sign": 7.5, "Log": 12.0, "Sin": 13.0, "Cos": 12.0,
             "Erf": 2.9, "Sigmoid": 2.2, "Tanh": 2.1, "HardSigmoid": 1.25, "HardSwish": 2.7,
             "LeakyRelu": 1.9, "Celu": 14.0, "Elu": 12.0, "Selu": 12.0, "Softsign": 1.5,
-            "Softplus": 70.0, "Mish": 80.0, "Gelu": 4.1, "Swish": 4.3, "QuickGelu": 3.6,
+            "Softplus": 70.0, "Mish": 73.5, "Gelu": 4.1, "Swish": 4.3, "QuickGelu": 3.6,
             "FastGelu": 4.1, "BiasGelu": 4.1, "Softmax": 2.4, "LogSoftmax": 2.6,
             "ReduceSum": 1.3, "ReduceMean": 1.3, "ReduceMax": 1.4, "ReduceMin": 1.4,
             "ReduceProd": 13.0, "ReduceL1": 9.0, "ReduceL2": 9.0, "ReduceSumSquare": 9.0,
