@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from certified import optimized
 from onnx import numpy_helper, parser
@@ -14,12 +16,16 @@ from operator_cases import run_onnxruntime
 
 from xflow.cli import entry
 from xflow.core.errors import ExitCode
-from xflow.core.graph import Graph
+from xflow.core.graph import Graph, walk
 from xflow.core.registry import Array, Operator
 from xflow.core.value_conditions import MOST_SUM
 from xflow.cost.estimate import EstimatedCost
+from xflow.onnx.importer import import_model
 from xflow.pipeline import attempts
+from xflow.rewriting.index import RuleIndex
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.steps import Steps
 
 BODY = """<ir_version: 8, opset_import: ["" : 13]>
 main (float[{shape}] x) => (float[{outputs}] y) <float s = {{0.01}}> {{
@@ -68,8 +74,12 @@ def rewritten(
 ) -> tuple[Path, Path, Path]:
     """The model, what the rules for floats make of it, and the report."""
     monkeypatch.setattr(attempts, "EstimatedCost", Floats)
-    rules = [r for r in load_rules(default_directory()) if "NearestFloat" in r.operators]
-    return optimized(model, folder, "\n\n".join(map(str, rules)))
+    return optimized(model, folder, "\n\n".join(map(str, rules_of_floats())))
+
+
+@cache
+def rules_of_floats() -> list[Rule]:
+    return [r for r in load_rules(default_directory()) if "NearestFloat" in r.operators]
 
 
 def operators(path: Path) -> set[str]:
@@ -147,3 +157,44 @@ def test_weights_that_are_given_are_left(tmp_path: Path, monkeypatch: pytest.Mon
     model.graph.input.append(onnx.helper.make_tensor_value_info("w", 3, SIGNED.shape))
     _, after, _ = rewritten(model, tmp_path, monkeypatch)
     assert "ConvInteger" in operators(after)
+
+
+SCALED = "g = Mul(f, s) h = Add(g, b)"
+NORMALIZED = "h = BatchNormalization(f, v, v, v, v)"
+
+
+@pytest.mark.parametrize(
+    ("behind", "taken"),
+    [
+        (f"{SCALED} y = Identity(h)", True),
+        (f"{SCALED} y = Floor(h)", False),
+        (f"{SCALED} y = ArgMax<axis = 1>(h)", False),
+        (f"{SCALED} y = Cast<to = 6>(h)", False),
+        (f"{SCALED} y = Greater(h, s)", False),
+        (f"{SCALED} y, o, u = DynamicQuantizeLinear(h)", False),
+        ("h = Add(f, b) y = Floor(h)", False),
+        ("h = Mul(f, b) y = Ceil(h)", False),
+        ("h = Div(f, s) y = Round(h)", False),
+        ("g = Relu(f) h = Transpose<perm = [0, 2, 3, 1]>(g) j = Mul(h, s) y = Floor(j)", False),
+        (f"{NORMALIZED} y = Identity(h)", True),
+        (f"{NORMALIZED} y = Floor(h)", False),
+        ("y = Floor(f)", True),
+        # The runtime folds constants alone, and what adds to a product.
+        ("g = Mul(f, t) h = Add(g, b) y = Floor(h)", True),
+        ("h = Add(f, t) y = Floor(h)", False),
+        ("m = Mul(t, s) g = Mul(f, m) h = Relu(g) y, o, u = DynamicQuantizeLinear(h)", True),
+    ],
+)
+def test_sums_that_the_runtime_merges_with_constants_stay_integers_where_bits_are_seen(
+    behind: str, taken: bool
+) -> None:
+    """Weights that are multiplied by 0.1 make no sums of integers: -8.1 is -8.100001 then."""
+    model = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 15]>
+    main (uint8[1, 3, 4, 4] x, uint8 z, float t) => (y) <int8[1, 3, 1, 1] w = {{7, -3, 9}},
+        float s = {{0.1}}, float[1] v = {{0.3}}, float[1, 1, 1] b = {{0.4}}> {{
+        i = ConvInteger(x, w, z) f = Cast<to = 1>(i) {behind}
+    }}""")
+    source = import_model(ir.from_proto(model))
+    steps = Steps(RuleIndex(rules_of_floats()), source.constants).of(source.graph)
+    made = {str(value) for step in steps for node in walk(step.after) for value in node.outputs}
+    assert any(value.startswith("Conv(") for value in made) == taken

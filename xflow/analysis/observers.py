@@ -56,11 +56,16 @@ class Observed(IntFlag):
     """Something makes codes of it, as of a quantized network, with no product with weights between.
     One code more or less is seen in the results: what lies between is to be the same to the bit,
     sums of a pool or of a softmax included."""
+    MERGED = 32
+    """Something is added to it, or a constant scales it, with nothing but elementwise operators and
+    movements between, and no bit of the result may change. If it is a product of floats, the
+    runtime folds these constants into its weights and its bias, and starts its sums with what is
+    added: sums of integers are no integers then, and round."""
 
 
 TO_THE_BIT = Observed.DISCRETE | Observed.CODED
 """Where no bit of a value may change."""
-EVERYWHERE = Observed.LOST | TO_THE_BIT | Observed.RELATIVE | Observed.HIDDEN
+EVERYWHERE = Observed.LOST | TO_THE_BIT | Observed.RELATIVE | Observed.HIDDEN | Observed.MERGED
 
 
 class Way(NamedTuple):
@@ -84,6 +89,8 @@ class Way(NamedTuple):
     """Whether small elements stay small, with the same relative error."""
     hides: bool = False
     """Whether it may give a number where an element is NaN."""
+    added: bool = False
+    """Whether it adds it to anything."""
 
     def __or__(self, other: Way) -> Way:
         return Way(*(one or another for one, another in zip(self, other, strict=True)))
@@ -98,6 +105,7 @@ UNKNOWN = Way(
     inverts=True,
     passes=True,
     hides=True,
+    added=True,
 )
 _ways: dict[object, Mapping[str, Way]] = {}
 NARROW = frozenset(
@@ -210,6 +218,11 @@ def _accumulates(node: Node) -> bool:
     return sums(node)
 
 
+def sums_floats(node: Node) -> bool:
+    """Whether an operator sums over a range of floats, in an order of the kernel's own."""
+    return node.types[0].dtype in FLOATS and not node.constant and _accumulates(node)
+
+
 def _contracts(node: Node) -> bool:
     """Whether what an operator sums is multiplied with weights: it is small in few of the sums.
 
@@ -237,6 +250,23 @@ def _weighs(node: Node) -> bool:
     """Whether an operator sums products with weights, in an order of the kernel's own."""
     factors = [value.is_constant for value in node.inputs if value.type.dtype in FLOATS][:2]
     return _contracts(node) and any(factors) and not all(factors)
+
+
+def _merged(node: Node, position: int, behind: Observed) -> bool:
+    """Whether the runtime may merge what is done to an input here, or behind, into the input."""
+    if not behind & (TO_THE_BIT | Observed.MERGED) or _accumulates(node) or decides(node, position):
+        return False
+    if isinstance(node.op, Opaque):
+        return node.op.op_type not in MOVES or bool(behind & Observed.MERGED)
+    way = _way(node, position)
+    if way.added or not way.multiplied:
+        return way.added or bool(behind & Observed.MERGED)
+    own = node.inputs[position]
+    return not any(  # a factor that is computed is not folded, nor is what stands behind it
+        _way(node, other).multiplied and not value.is_constant
+        for other, value in enumerate(node.inputs)
+        if value != own
+    )
 
 
 def around_body(op_types: Iterable[str]) -> Observed:
@@ -301,6 +331,8 @@ def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Obser
         own |= behind & Observed.DISCRETE
     if (decided and _codes(node)) or (behind & Observed.CODED and not _weighs(node)):
         own |= Observed.CODED
+    if _merged(node, position, behind):
+        own |= Observed.MERGED
     if divides(node, position):
         own |= Observed.RELATIVE
     elif _keeps(node, position):
@@ -369,7 +401,7 @@ def _reads(e: Scalar, way: Way) -> Iterable[tuple[str, Way]]:
             yield tensor, way
         case Plus(args):
             for arg in args:
-                yield from _reads(arg, way)
+                yield from _reads(arg, way._replace(added=True))
         case Times(args):
             divisors = [arg for arg in args if isinstance(arg, Call) and arg.function in DIVIDING]
             for arg in args:

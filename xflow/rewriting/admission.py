@@ -6,7 +6,9 @@ stands at a place is asked in this order:
 
 1. Sides that agree to the bit need nothing, whatever the inputs hold, but for functions of which
    the runtime's kernels give other last digits at other places of a tensor: nothing discrete may
-   depend on these.
+   depend on these. Nor may it depend, with constants between, on sums of floats that take the place
+   of what has none, as of integers, or the other way round: the runtime folds such constants into
+   the weights of products, see `Observed.MERGED`.
 2. Otherwise the conditions on values have to be known: of constants by their data, of what is
    computed by its range. What may be NaN, but not infinite, may stand for a number where the new
    results read no element of it that the old ones do not, see `xflow.analysis.nan_spread`.
@@ -32,12 +34,12 @@ import numpy as np
 
 from xflow.analysis.elements import approximates
 from xflow.analysis.nan_spread import reads_no_more
-from xflow.analysis.observers import TO_THE_BIT, Observed, contexts, observes
+from xflow.analysis.observers import TO_THE_BIT, Observed, contexts, observes, sums_floats
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
 from xflow.core import value_conditions
 from xflow.core.assumptions import Assumption
-from xflow.core.graph import Graph
+from xflow.core.graph import Graph, walk
 from xflow.core.intervals import Range
 from xflow.core.node import Node, Value
 from xflow.core.registry import Array, Operator
@@ -51,6 +53,12 @@ from xflow.rewriting.rule import BITS
 
 KEPT = 64
 """Graphs of which it is kept what is sensitive to their values."""
+_SELDOM = {
+    TO_THE_BIT: TO_THE_BIT,
+    Observed.MERGED: TO_THE_BIT,
+    Observed.RELATIVE: Observed.RELATIVE,
+}
+"""By what is forbidden, what few graphs have an operator for that depends on a value so."""
 
 
 class Places:
@@ -67,8 +75,8 @@ class Places:
 
     def allows(self, forbidden: Observed, values: Iterable[Value], graph: Graph) -> bool:
         """Whether nothing of what is forbidden is sensitive to these values of a graph."""
-        seldom = forbidden in (TO_THE_BIT, Observed.RELATIVE)
-        if seldom and not self._may_observe(graph, forbidden):
+        seldom = _SELDOM.get(forbidden)
+        if seldom is not None and not self._may_observe(graph, seldom):
             return True
         known = self._contexts.get(graph)
         if known is None:
@@ -98,9 +106,10 @@ class Places:
         """
         if match.dtype not in FLOATS:
             return Observed.NOWHERE
+        merged = Observed.MERGED if _changes_sums(match, after) else Observed.NOWHERE
         if instance.exact == BITS:
             differs = any(map(_may_differ, match.nodes)) or self._rounds_once(match, after)
-            return TO_THE_BIT if differs else Observed.NOWHERE
+            return TO_THE_BIT if differs else merged
         for fact in instance.facts:
             source = match.bindings.get(fact.name)
             if source is None or self.holds(fact, source):
@@ -109,7 +118,7 @@ class Places:
                 return f"it is not known whether {fact}"
         if any(map(self._rounds_to_integers, match.nodes)):
             return "a sum of it rounds to integers, as a large constant is added"
-        forbidden = Observed.NOWHERE if instance.exact else TO_THE_BIT
+        forbidden = merged if instance.exact else TO_THE_BIT
         for old, new in zip(match.roots, after, strict=True):
             if old.type.dtype in FLOATS:
                 found = self._of_result(instance, match, old, new)
@@ -221,6 +230,12 @@ def _may_differ(node: Node) -> bool:
     if not isinstance(op, Operator) or not op.elementwise or node.constant:
         return False
     return approximates(op, tuple(sorted(node.attributes.items())), len(node.inputs))
+
+
+def _changes_sums(match: Match, after: Sequence[Value]) -> bool:
+    """Whether sums of floats take the place of what has none, as of integers, or it their place."""
+    made = any(map(sums_floats, walk(after, {*match.bindings.values()})))
+    return made != any(map(sums_floats, match.nodes))
 
 
 def _is_so(fact: Fact, known: Range) -> bool:
