@@ -121,16 +121,23 @@ def test_weights_that_are_quantized_once_have_the_type_that_they_get() -> None:
 
 
 def product_of_codes(
-    *, weights: str = "UINT8", scales: tuple[int, ...] = (), behind: bool = True
+    *,
+    weights: str = "UINT8",
+    scales: tuple[int, ...] = (),
+    behind: bool = True,
+    apart: bool = False,
 ) -> Graph:
     """A product of codes whose sums become floats and are scaled, with a Reshape before or behind.
 
-    `scales` is the shape of the computed scale.
+    `scales` is the shape of both scales, which are multiplied first, or applied `apart`.
     """
     x = leaf("x", TensorType("UINT8", (4, 64)))
     w = leaf("w", TensorType(weights, (64, 32)), constant=True)
-    s = leaf("s", TensorType("FLOAT", scales))
+    s, t = (leaf(name, TensorType("FLOAT", scales)) for name in "st")
     sums = call("MatMulInteger", x, w)
+    if apart:
+        return Graph((call("Mul", call("Mul", call("NearestFloat", sums), s), t),))
+    s = call("Mul", s, t)
     if behind:
         return Graph(
             (call("Reshape", call("Mul", call("NearestFloat", sums), s), shape=(2, 2, 32)),)
@@ -142,8 +149,9 @@ def product_of_codes(
 def test_sums_of_codes_become_scaled_floats_in_the_product_itself() -> None:
     cost = Estimator()
     assert cost(product_of_codes()) < cost(product_of_codes(behind=False))
-    # The runtime takes a computed scale if it is one number.
+    # The runtime takes the product of two scales if it is one number.
     assert cost(product_of_codes()) < cost(product_of_codes(scales=(32,)))
+    assert cost(product_of_codes()) < cost(product_of_codes(apart=True))
 
 
 def test_a_product_by_weights_with_a_sign_is_not_described() -> None:

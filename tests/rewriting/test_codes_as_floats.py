@@ -198,3 +198,19 @@ def test_sums_that_the_runtime_merges_with_constants_stay_integers_where_bits_ar
     steps = Steps(RuleIndex(rules_of_floats()), source.constants).of(source.graph)
     made = {str(value) for step in steps for node in walk(step.after) for value in node.outputs}
     assert any(value.startswith("Conv(") for value in made) == taken
+
+
+@pytest.mark.parametrize("scale", [0.0123, 1e-38, 3e38, np.inf, np.nan, 0.0])
+def test_the_runtime_scales_sums_as_floats_of_32_bits(scale: float) -> None:
+    """`DequantizeSums` is one product, of what a Cast gives."""
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 13]>
+    main (int32[N] k, float s) => (float[N] y, float[N] z) {
+        y = DequantizeLinear(k, s) f = Cast<to = 1>(k) z = Mul(f, s)
+    }""")
+    imported = import_model(ir.from_proto(model)).graph
+    assert {"DequantizeSums", "NearestFloat", "Mul"} == {
+        node.op.name for node in imported.nodes if isinstance(node.op, Operator)
+    }
+    sums = RNG.integers(-(2**31), 2**31, 1000).astype(np.int32) >> RNG.integers(0, 31, 1000)
+    one, other = run_onnxruntime(model, [sums.astype(np.int32), np.array(scale, np.float32)])
+    np.testing.assert_array_equal(one, other)

@@ -143,9 +143,9 @@ def exact_inputs(op: Operator, example: Example) -> list[Array]:
             places = rng.integers(low, max(high, low + 1), shape)
             if position == CHOOSING.get(op.name):
                 places[..., 0] = 1
-            if sort == CODE:
-                places = np.asarray(places + 2, numpy_type(code_type(op, example)))
-            arrays.append(places if sort == CODE else places.astype(KINDS[sort]))
+            places = places + 2 if sort == CODE else places
+            kind = "BOOL" if sort == BOOL else taken_type(op, example, sort)
+            arrays.append(np.asarray(places, numpy_type(kind)))
             continue
         quarters = rng.integers(1, 8, shape)
         if position not in POSITIVE.get(op.name, ()):
@@ -157,19 +157,19 @@ def exact_inputs(op: Operator, example: Example) -> list[Array]:
     return arrays
 
 
-KINDS = {BOOL: np.bool_, INT: np.int64}
+KINDS = {CODE: CODES[::-1], INT: ("INT64", "INT32")}
 
 
-def code_type(op: Operator, example: Example) -> str:
-    """The type of the codes in an example: one that the operator takes there."""
-    for kind in reversed(CODES):
-        inputs = [kind if sort == CODE else sort for sort in sorts_of(op, example)]
+def taken_type(op: Operator, example: Example, sort: str) -> str:
+    """The type of the codes or the integers in an example: the first that the operator takes."""
+    for kind in KINDS[sort]:
+        inputs = [kind if each == sort else each for each in sorts_of(op, example)]
         try:
             op.element_types(inputs, example.attributes, REAL)
         except ShapeError:
             continue
         return kind
-    raise AssertionError(f"{op.name} takes no codes")
+    raise AssertionError(f"{op.name} takes no {sort}")
 
 
 def as_floats(arrays: Sequence[Array], dtype: Any = np.float64) -> list[Array]:
@@ -178,10 +178,9 @@ def as_floats(arrays: Sequence[Array], dtype: Any = np.float64) -> list[Array]:
 
 def element_types(op: Operator, example: Example, real: str) -> tuple[list[str], list[str]]:
     """The ONNX element types of an example's inputs and outputs, where reals are of type `real`."""
-    onnx_names = {REAL: real, BOOL: "BOOL", INT: "INT64"}
     sorts = sorts_of(op, example)
-    if CODE in sorts:
-        onnx_names[CODE] = code_type(op, example)
+    onnx_names = {REAL: real, BOOL: "BOOL"}
+    onnx_names |= {sort: taken_type(op, example, sort) for sort in KINDS if sort in sorts}
     inputs = [onnx_names[sort] for sort in sorts]
     outputs = len(op.shape(example.shapes, example.attributes, Need()))
     given = op.element_types(inputs, example.attributes, real)

@@ -122,8 +122,9 @@ def read_operations(value: Value, index: Index) -> Scalar:
 
     An operation is a `Call`: ``+``, ``*``, ``/`` and ``-`` of what is so written in the operator's
     specification, as long as it rounds once at most and hides nothing; otherwise the operator's own
-    name, since its kernel may compute in any way. What an operator selects is what it selects.
-    Anything else is an element of a tensor that is named after its node.
+    name, since its kernel may compute in any way. A conversion that a specification names, as that
+    of an integer to the nearest float, is an operation by itself. What an operator selects is what
+    it selects. Anything else is an element of a tensor that is named after its node.
     """
     node = value.node
     if isinstance(node.op, Leaf):
@@ -143,8 +144,9 @@ def read_operations(value: Value, index: Index) -> Scalar:
     readers = [reader(source) for source in node.inputs]
     markers = [_marker(position, source) for position, source in enumerate(node.inputs)]
     plain = at(markers)
-    # A conversion is an operation: its operand is computed in another type.
-    kept = {node.inputs[k].type.dtype for k in _marked(plain)} <= {value.type.dtype}
+    # Any other conversion is an operation: its operand is computed in another type.
+    own = _marked(_converting(plain, lambda _: ZERO))
+    kept = {node.inputs[k].type.dtype for k in own} <= {value.type.dtype}
     kept = kept and not hidden_positions(node)
     if kept and _selects(at(markers, _without_zeros(node.attributes))):
         try:
@@ -160,8 +162,9 @@ def read_operations(value: Value, index: Index) -> Scalar:
         compared = _comparison(plain, args)
         if compared is not None:
             return compared
-    elif kept and roundings(at(markers, _without_zeros(node.attributes))) <= 1:
-        made = _single_operation(at, markers, args)
+    elif kept:
+        inside = _converting(at(markers, _without_zeros(node.attributes)), lambda element: element)
+        made = _single_operation(at, markers, args) if roundings(inside) <= 1 else None
         if made is not None:
             return made
     attributes = ", ".join(f"{k}={format_attribute(v)}" for k, v in node.attributes.items())
@@ -218,6 +221,24 @@ def _on_codes(value: Value, index: Index) -> Scalar:
         return _operations(sums, marks)
     except ShapeError:
         return _unread(value, index)
+
+
+def _converting(scalar: Scalar, replaced: Callable[[Element], Scalar]) -> Scalar:
+    """A specification with other terms for the elements that are converted to the nearest float."""
+
+    def within(args: Sequence[Scalar]) -> tuple[Scalar, ...]:
+        return tuple(_converting(arg, replaced) for arg in args)
+
+    match scalar:
+        case Call("nearest", (Element() as element,)):
+            return replaced(element)
+        case Plus(args):
+            return Plus(within(args))
+        case Times(args):
+            return Times(within(args))
+        case Call(function, args):
+            return Call(function, within(args))
+    return scalar
 
 
 def _single_operation(

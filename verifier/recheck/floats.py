@@ -5,11 +5,11 @@ all sizes and numbers.
 
 ``bits``: both sides apply the same operations to the same elements. That is a test: both sides are
 run at random sizes, operator by operator, on elements with NaN, infinities, zeros, ties and digits
-to the last place. An operator that is one operation is computed as such, rounded once. How a kernel
-computes any other operator, in which order and with how many roundings, is unknown: it is replaced
-by a function that gives random numbers, NaN and infinities among them, the same for the same
-operands. So sides agree only if they apply the same kernels to the same numbers, and by chance
-hardly ever. Zeros of either sign are equal.
+to the last place. An operator that is one operation is computed as such, rounded once, on integers
+as the floats that are nearest to them. How a kernel computes any other operator, in which order and
+with how many roundings, is unknown: it is replaced by a function that gives random numbers, NaN and
+infinities among them, the same for the same operands. So sides agree only if they apply the same
+kernels to the same numbers, and by chance hardly ever. Zeros of either sign are equal.
 """
 
 from __future__ import annotations
@@ -458,6 +458,8 @@ def _operations(scalar: Scalar, codes: frozenset[str] = frozenset()) -> int:
         case If(conditions, then, other):
             compared = [s for found in orders(conditions) for s in (found.left, found.right)]
             return inside((then, other, *compared))
+        case Call("nearest", (Element(),)):
+            return 0  # what is computed has the float that is nearest to an integer
         case Call(function, args):
             return (function not in ROUNDING_FREE) + inside(args)
         case SumOver(_, _, body) | ProductOver(_, _, body) | MaxOver(_, _, body):

@@ -225,8 +225,10 @@ class Estimator:
             if stage is None:
                 continue
             others = [v for i, v in enumerate(node.inputs) if i != position]
-            numbers = (head, name) in self.target.scaled and not any(v.shape for v in others)
-            if not numbers and not all(v.is_constant for v in others):
+            if (head, name) in self.target.scaled:
+                if not all(_is_scale(v, name) and readers[v] == 1 for v in others):
+                    continue
+            elif not all(v.is_constant for v in others):
                 if (head, name) not in self.target.summed:
                     continue
                 if any(v.shape != value.shape for v in others):
@@ -431,6 +433,11 @@ class Estimator:
         if isinstance(size, int):
             return size
         return with_all(substitute(size, self.sizes), self.target.unknown_size)
+
+
+def _is_scale(value: Value, name: str) -> bool:
+    """Whether a value is one number, which the operator `name` computes."""
+    return not value.shape and not value.is_constant and operator_name(value.node) == name
 
 
 def _is_product(node: Node) -> bool:

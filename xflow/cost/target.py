@@ -278,7 +278,8 @@ class TargetModel:
     If the runtime has a layout of its own, it makes them there alone.
     """
     scaled: frozenset[tuple[str, str]] = frozenset({("MatMulInteger", "Mul")})
-    """The fusions whose other operand may also be a computed number."""
+    """The fusions whose other operand has to be one number, which such an operator computes for it
+    alone: the product of two scales."""
     channels: Mapping[str, int] = field(
         default_factory=lambda: {"Conv": 1, "MatMul": -1, "MatMulInteger": -1, "Gemm": -1}
     )
