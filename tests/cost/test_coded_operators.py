@@ -176,3 +176,14 @@ def test_columns_of_a_convolution_of_codes_take_their_time() -> None:
         Estimator()(Graph((call("ConvInteger", x, w, group=64, pads=pads),))) for w, pads in kinds
     )
     assert long > 2 * short
+
+
+def test_sums_become_floats_in_one_thread() -> None:
+    """The runtime shares out products of tensors among threads, but no casts."""
+    sums = leaf("k", TensorType("INT32", (1, 64, 56, 56)))
+    s = leaf("s", TensorType("FLOAT", ()))
+    graph = Graph((call("DequantizeSums", sums, s),))
+    apart = Graph((call("Mul", call("NearestFloat", sums), s),))
+    one, other = (Estimator(replace(TargetModel(), threads=threads)) for threads in (1, 4))
+    assert one(graph) == other(graph)
+    assert one(apart) > other(apart) > other(graph)

@@ -203,9 +203,14 @@ class Estimator:
 
         return self._corrected(key, seconds, called)
 
-    def _moving(self, amount: float) -> float:
-        """The seconds for so many bytes."""
-        return amount / (self.target.bandwidth * self.target.threads)
+    def _moving(self, amount: float, threads: int | None = None) -> float:
+        """The seconds for so many bytes, in all threads if not in so many."""
+        return amount / (self.target.bandwidth * (threads or self.target.threads))
+
+    def _is_serial(self, node: Node) -> bool:
+        """Whether the runtime computes an operator in one thread, whatever its inputs are."""
+        shapes = [value.shape for value in node.inputs]
+        return isinstance(node.op, Operator) and node.op.tasks(shapes, node.attributes) == 1
 
     def _fused(
         self,
@@ -285,7 +290,8 @@ class Estimator:
         moved = sum(map(self._bytes, (*(v.type for v in node.inputs), *node.types)))
         if name in target.pairwise:
             moved += 2 * max(0, len(node.inputs) - 2) * self._bytes(node.types[0])
-        seconds = self._moving(moved * target.slow.get(name, 1.0))
+        threads = 1 if self._is_serial(node) else target.threads
+        seconds = self._moving(moved * target.slow.get(name, 1.0), threads)
         kernel = target.products.get(name, name)
         if isinstance(node.op, Operator) and (name not in target.slow or kernel in target.peak):
             computing = self._computing(node, self._peak(node, kernel))

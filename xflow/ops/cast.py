@@ -21,6 +21,7 @@ from xflow.core.registry import (
     Shape,
     register,
 )
+from xflow.core.size import Size
 from xflow.core.sorts import BOOL, CODE, DOUBLE, FLOATS, INDICES, INT, INTEGERS, REAL, SINGLE
 from xflow.core.spec import ONE, ZERO, Index, Scalar, call, choose, is_equal
 from xflow.ops.elementwise import Elementwise
@@ -103,6 +104,9 @@ class Cast(Elementwise):
         assert isinstance(target, str)
         return [arrays[0].astype(_numpy_type(target))]
 
+    def tasks(self, shapes: Sequence[Shape], attributes: Attributes) -> Size | None:
+        return 1
+
     def from_onnx(self, call: OnnxCall) -> Understood | None:
         target = CODE_NAMES.get(call.attributes.get("to", 0))
         known = {"to", "saturate", "round_mode"}  # these two are about rounding to few bits
@@ -149,6 +153,9 @@ class NearestFloat(_OfIntegers):
         if inputs[0] not in INDICES or dtype not in (SINGLE, REAL):
             raise ShapeError(f"{self.name} makes no {dtype} of {inputs[0]}")
         return (SINGLE,)
+
+    def tasks(self, shapes: Sequence[Shape], attributes: Attributes) -> Size | None:
+        return 1
 
     def of(self, *elements: Scalar) -> Scalar:
         (element,) = elements

@@ -335,6 +335,9 @@ class DequantizeLinear(Scaled):
             raise ShapeError(f"the zero point is {inputs[2]}, the codes are {inputs[0]}")
         return super().element_types(inputs, attributes, dtype)
 
+    def tasks(self, shapes: Sequence[Shape], attributes: Attributes) -> Size | None:
+        return 1
+
     def at(
         self,
         inputs: Sequence[Reader],
@@ -385,6 +388,9 @@ class DequantizeSums(Elementwise):
         sums, scale = shapes
         require(not scale, f"the scale of {self.name} is one number")
         return [sums]
+
+    def tasks(self, shapes: Sequence[Shape], attributes: Attributes) -> Size | None:
+        return 1
 
     def of(self, *elements: Scalar) -> Scalar:
         total, scale = elements
