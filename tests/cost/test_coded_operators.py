@@ -12,7 +12,8 @@ from graphs import call
 
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
-from xflow.core.node import TensorType, leaf
+from xflow.core.node import TensorType, Value, leaf
+from xflow.cost import Use
 from xflow.cost.estimate import Estimator
 from xflow.cost.quantized import Codes, Units
 from xflow.cost.target import TargetModel
@@ -187,3 +188,21 @@ def test_sums_become_floats_in_one_thread() -> None:
     one, other = (Estimator(replace(TargetModel(), threads=threads)) for threads in (1, 4))
     assert one(graph) == other(graph)
     assert one(apart) > other(apart) > other(graph)
+
+
+def test_what_makes_reals_of_codes_is_computed_for_each_reader() -> None:
+    sums = leaf("k", TensorType("INT32", (1, 64, 56, 56)))
+    s = leaf("s", TensorType("FLOAT", ()))
+    real = call("DequantizeSums", sums, s)
+    apart = call("Mul", call("NearestFloat", sums), s)
+    cost = Estimator()
+
+    def readers(value: Value, number: int) -> float:
+        axes = [call("Concat", value, leaf(f"x{k}", value.type), axis=1) for k in range(number)]
+        return cost(Graph(tuple(axes)))
+
+    for number, better in ((1, real), (4, apart)):
+        other = apart if better is real else real
+        assert readers(better, number) < readers(other, number)
+    assert cost(Graph((real,)), [Use.SEVERAL]) > cost(Graph((real,))) < cost(Graph((apart,)))
+    assert cost(Graph((apart,)), [Use.SEVERAL]) == cost(Graph((apart,)))

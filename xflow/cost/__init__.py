@@ -20,6 +20,8 @@ class Use(IntFlag):
     """The operators outside want it in the runtime's own layout."""
     RESULT = 2
     """It is an output of the whole graph too."""
+    SEVERAL = 4
+    """Several operators outside read it, if it may be made of codes or of their sums."""
 
 
 class Layouts(Protocol):

@@ -15,6 +15,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from statistics import fmean
 
 from xflow.core.graph import Graph
@@ -89,11 +90,24 @@ class Estimator:
             chain = self._fused(node, name, readers, chains)
             if chain is None:
                 total += self.node(node)
+                if name in self.target.copied:
+                    total += (self._copies(node, graph, readers, uses) - 1) * self.node(node)
                 chain = name, Stage.WEIGHTS
             else:
                 total += self._fused_into(node, name)
             chains[node.outputs[0]] = chain
         return total
+
+    def _copies(
+        self, node: Node, graph: Graph, readers: Mapping[Value, int], uses: Sequence[Use]
+    ) -> int:
+        """How many times an operator runs that the runtime copies for each of its readers."""
+        (value,) = node.outputs
+        number = readers.get(value, 0)
+        for output, use in zip_longest(graph.outputs, uses, fillvalue=Use.PLAIN):
+            if output == value:  # which counts as read by two, see `count_readers`
+                number += self.target.several - 2 if use & Use.SEVERAL else -1
+        return max(1, number)
 
     def at_each(self, graph: Graph, uses: Sequence[Use] = ()) -> tuple[float, ...]:
         """The same for each setting of the sizes, of which there is one."""

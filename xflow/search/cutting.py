@@ -10,7 +10,9 @@ from xflow.blocks.rotations import repeating, rotation_at
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Opaque, Value, apply
 from xflow.core.registry import Operator
+from xflow.core.sorts import CODES
 from xflow.cost import Layouts, Use
+from xflow.ops.quantized import SUM
 from xflow.rewriting.numerics import Hazard
 from xflow.search.constants import Constants
 from xflow.search.ordering import ordered
@@ -185,6 +187,13 @@ def region_of(
             and passes_blocks(value, layouts)
         )
 
+    types = {value.type.dtype for node in inside for value in (*node.inputs, *node.outputs)}
+    of_codes = not types.isdisjoint((*CODES, SUM))  # others are one region, however they are read
+
+    def is_shared(value: Value) -> bool:
+        outside = [user for user in graph.users.get(value, ()) if user not in inside]
+        return len(outside) + (value in ends) > 1
+
     made: dict[Value, Value] = {}
     inputs: list[Value] = []
     for value in _walk_inside(outputs, shown):
@@ -218,6 +227,7 @@ def region_of(
         tuple(
             (Use.RESULT if value in ends else Use.PLAIN)
             | (Use.BLOCKS if is_wanted(value) else Use.PLAIN)
+            | (Use.SEVERAL if of_codes and is_shared(value) else Use.PLAIN)
             for value in outputs
         ),
         frozenset(inside),

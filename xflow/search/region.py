@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from xflow.analysis.observers import Observed
 from xflow.core.graph import Graph, rebuild
 from xflow.core.node import Leaf, Node, Value, apply, leaf
+from xflow.core.size import Size
 from xflow.cost import Layouts, Use
 from xflow.rewriting.numerics import Hazard
 
@@ -70,18 +71,21 @@ class Region:
         """A graph with the region's own weights that costs what `outputs` cost in their place.
 
         Images that come in the runtime's own layout, or are wanted in it, pass an operator at the
-        border that the runtime computes in that layout and that changes nothing.
+        border that the runtime computes in that layout and that changes nothing. What several
+        operators read is read by one more.
         """
         border = {mine: _in_blocks(mine) for mine in self.leaves if _is_blocked_leaf(mine)}
         inner = rebuild(outputs, border)
-        return Graph(
-            self.with_weights(
-                [
-                    _in_blocks(value) if Use.BLOCKS in use else value
-                    for value, use in zip(inner, self.uses, strict=True)
-                ]
-            )
-        )
+        read = [
+            _in_blocks(value) if Use.BLOCKS in use else value
+            for value, use in zip(inner, self.uses, strict=True)
+        ]
+        read += [
+            _one_element(value)
+            for value, use in zip(inner, self.uses, strict=True)
+            if Use.SEVERAL in use and value.shape and all(map(_is_positive, value.shape))
+        ]
+        return Graph(self.with_weights(read))
 
 
 def _is_blocked_leaf(value: Value) -> bool:
@@ -91,6 +95,18 @@ def _is_blocked_leaf(value: Value) -> bool:
 def _in_blocks(image: Value) -> Value:
     """An image unchanged, but computed by a pool of single elements."""
     return apply("MaxPool", [image], {"kernel_shape": (1,) * (len(image.shape) - 2)})[0]
+
+
+def _one_element(value: Value) -> Value:
+    """The first element of a tensor, along all of its axes."""
+    axes = tuple(range(len(value.shape)))
+    starts, ends = (0,) * len(axes), (1,) * len(axes)
+    how = {"starts": starts, "ends": ends, "axes": axes, "steps": ends}
+    return apply("Slice", [value], how)[0]
+
+
+def _is_positive(size: Size) -> bool:
+    return isinstance(size, int) and size > 0
 
 
 def passes_blocks(image: Value, layouts: Layouts) -> bool:
