@@ -178,7 +178,10 @@ NORMALIZED = "h = BatchNormalization(f, v, v, v, v)"
         ("g = Relu(f) h = Transpose<perm = [0, 2, 3, 1]>(g) j = Mul(h, s) y = Floor(j)", False),
         (f"{NORMALIZED} y = Identity(h)", True),
         (f"{NORMALIZED} y = Floor(h)", False),
+        ("y = QuantizeLinear(f, s, z)", False),
+        ("g = Relu(f) y = QuantizeLinear(g, s, z)", False),
         ("y = Floor(f)", True),
+        ("y, o, u = DynamicQuantizeLinear(f)", True),
         # The runtime folds constants alone, and what adds to a product.
         ("g = Mul(f, t) h = Add(g, b) y = Floor(h)", True),
         ("h = Add(f, t) y = Floor(h)", False),

@@ -15,7 +15,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from xflow.analysis.elements import element_of, names_of, orders
-from xflow.analysis.opaque import ACCUMULATING, MOVES, QUANTIZERS, QUANTIZING, decides_by, is_steady
+from xflow.analysis.opaque import (
+    ACCUMULATING,
+    BY_GIVEN_SCALE,
+    MOVES,
+    QUANTIZERS,
+    QUANTIZING,
+    decides_by,
+    is_steady,
+)
 from xflow.analysis.ranges import sums
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph, walk
@@ -60,7 +68,8 @@ class Observed(IntFlag):
     """Something is added to it, or a constant scales it, with nothing but elementwise operators and
     movements between, and no bit of the result may change. If it is a product of floats, the
     runtime folds these constants into its weights and its bias, and starts its sums with what is
-    added: sums of integers are no integers then, and round."""
+    added: sums of integers are no integers then, and round. Or codes are made of it by a scale that
+    is given: the runtime makes codes of the weights, too, by a scale of its own."""
 
 
 TO_THE_BIT = Observed.DISCRETE | Observed.CODED
@@ -254,6 +263,8 @@ def _weighs(node: Node) -> bool:
 
 def _merged(node: Node, position: int, behind: Observed) -> bool:
     """Whether the runtime may merge what is done to an input here, or behind, into the input."""
+    if not isinstance(node.op, Leaf) and node.op.op_type == BY_GIVEN_SCALE and position == 0:
+        return True
     if not behind & (TO_THE_BIT | Observed.MERGED) or _accumulates(node) or decides(node, position):
         return False
     if isinstance(node.op, Opaque):

@@ -21,7 +21,8 @@ class Made(Enum):
     NUMBERS = "numbers, whatever the inputs are"
 
 
-QUANTIZERS: Final = ("QuantizeLinear", "DynamicQuantizeLinear")
+BY_GIVEN_SCALE: Final = "QuantizeLinear"
+QUANTIZERS: Final = (BY_GIVEN_SCALE, "DynamicQuantizeLinear")
 """Operators of ONNX that make codes of floats."""
 QUANTIZING: Final = tuple(
     f"{CONTRIB}::{name}"
