@@ -23,11 +23,14 @@ from xflow.core.errors import ExitCode
 from xflow.core.graph import Graph
 from xflow.core.node import TensorType, leaf
 from xflow.core.registry import Array, Operator
+from xflow.cost import Use
 from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.target import TargetModel
 from xflow.onnx.importer import import_model
 from xflow.rewriting.replacement import apply_replacements
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.search.constants import Constants
+from xflow.search.cutting import region_of
 from xflow.search.driver import search
 
 
@@ -192,3 +195,18 @@ def test_codes_that_are_computed_are_not_recoded() -> None:
     for constant in (False, True):
         codes = leaf("w", TensorType("INT8", (2, 3)), constant=constant)
         assert Graph((call("Recoded", codes, to="unsigned"),)).has_forms is constant
+
+
+@pytest.mark.parametrize(("behind", "readers"), [(("Softplus",), 1), (("Softplus", "Sign"), 2)])
+def test_what_several_operators_read_is_read_twice_where_a_region_is_timed(
+    behind: tuple[str, ...], readers: int
+) -> None:
+    """What makes reals of codes runs for each of its readers."""
+    sums = leaf("k", TensorType("INT32", (2, 3)))
+    real = call("DequantizeSums", sums, leaf("s", TensorType("FLOAT", ())))
+    graph = Graph(tuple(call(name, real) for name in behind))
+    constants = Constants(lambda _: None)
+    region = region_of(graph, [real.node], constants, None, constants.contexts(graph))
+    assert (Use.SEVERAL in region.uses[0]) == (readers > 1)
+    timed = region.in_place(region.graph.outputs)
+    assert len(timed.outputs) == readers
