@@ -26,6 +26,8 @@ A rule is one of the base, from which the others follow, and one that the search
 line ``set`` says that it is one of these alone: ``base``, or ``search; follows from one, another``.
 
 A line that is indented further than the one before it, and begins with no key, goes on with it.
+
+Rules that differ in few places may share a stanza, see `xflow.rewriting.cases`.
 """
 
 from __future__ import annotations
@@ -66,6 +68,8 @@ KEYS = (
     *NOTES,
 )
 """With which the lines of a stanza begin, behind the first."""
+CASE = "case"
+"""With which the line of one of several rules of a stanza begins, see `xflow.rewriting.cases`."""
 
 BITS, NUMBERS = "bits", "numbers"
 EXACT = (BITS, NUMBERS)
@@ -160,7 +164,7 @@ class Rule:
     @cached_property
     def statement(self) -> str:
         """What it says, as a stanza without its name and notes, which say nothing of its sides."""
-        return "\n".join(("rule rule", *starmap(_line, self._lines()), ""))
+        return "\n".join(("rule rule", *starmap(_line, self.lines()), ""))
 
     @property
     def is_base(self) -> bool:
@@ -205,7 +209,7 @@ class Rule:
             if isinstance(node.op, Operator)
         )
 
-    def _lines(self) -> Iterator[tuple[str, str]]:
+    def lines(self) -> Iterator[tuple[str, str]]:
         """The keys of its stanza and what they say, but for its notes."""
         yield "in", self.inputs
         if self.params:
@@ -227,15 +231,20 @@ class Rule:
 
     def __str__(self) -> str:
         lines = [f"rule {self.name}"]
-        for key, text in (*self._lines(), *self.notes.items()):
-            first, *others = _wrapped(text)
-            lines.append(_line(key, first).rstrip())
-            lines += [f"{'':{INDENTED + 2}}{part}" for part in others]
+        for key, text in (*self.lines(), *self.notes.items()):
+            lines += spelled(key, text)
         return "\n".join(lines) + "\n"
 
 
 def _line(key: str, text: str) -> str:
     return f"  {key:<{INDENTED - 2}}{text}"
+
+
+def spelled(key: str, text: str, depth: int = 0, *, wrap: bool = True) -> list[str]:
+    """A line of a stanza as lines of a file, each `depth` columns further to the right."""
+    first, *others = _wrapped(text) if wrap else [text]
+    lines = [_line(key, first).rstrip(), *(f"{'':{INDENTED + 2}}{part}" for part in others)]
+    return [f"{'':{depth}}{line}" for line in lines]
 
 
 def _wrapped(text: str) -> list[str]:
@@ -258,7 +267,7 @@ def _wrapped(text: str) -> list[str]:
 def begins_a_line(text: str) -> bool:
     """Whether a line of a rule file that reads so does not go on with the one before it."""
     first, _, _ = text.strip().partition(" ")
-    return not first or first.startswith("#") or first in ("rule", *KEYS)
+    return not first or first.startswith("#") or first in ("rule", CASE, *KEYS)
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -62,6 +63,20 @@ def _read(paths: Iterable[Path], *, checked: bool) -> list[Rule]:
             homes[rule.name] = path
             rules.append(rule)
     return rules
+
+
+def stanza_names(path: Path) -> list[str]:
+    """The names of the stanzas of a file; none if there is no such file. Raises RuleFileError."""
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuleFileError(f"the file cannot be read ({error})", str(path)) from None
+    return re.findall(r"^rule +(\S+)", text, re.MULTILINE)
+
+
+def count_stanzas(directory: str | Path) -> int:
+    """In how many stanzas the rules of a folder are written. Raises RuleFileError."""
+    return sum(len(stanza_names(path)) for path in sorted(Path(directory).glob("*.rules")))
 
 
 def select_rules(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from xflow.core.errors import RuleFileError, ShapeError, SizeError
 from xflow.core.expressions import LENGTH, expression, shortened
 from xflow.core.sorts import HOLDS_FOR
+from xflow.rewriting.cases import MOST_CASES, expanded, read_case
 from xflow.rewriting.declarations import parse_inputs
-from xflow.rewriting.rule import EXACT, KEYS, LEARNED, NOTES, Rule, begins_a_line
+from xflow.rewriting.rule import CASE, EXACT, KEYS, LEARNED, NOTES, Rule, begins_a_line
 
 HIGHEST_RANK = 12
 """The largest rank that a rule may name."""
@@ -39,39 +41,67 @@ def parse_rules(text: str, source: str = "rules", *, checked: bool = True) -> li
 def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[str, str]]]:
     """The stanzas of a text, each with its line and the texts behind its keys.
 
-    Raises RuleFileError that names `source` and the line.
+    Of a stanza with cases, each is one by itself, see `xflow.rewriting.cases`. Raises RuleFileError
+    that names `source` and the line.
     """
-    stanza: dict[str, str] = {}
-    start = indented = 0
+    for start, shared, cases in _stanzas(text, source):
+        if not cases:
+            yield start, shared
+        elif len(cases) > MOST_CASES:
+            what = f"{len(cases)} cases, where {MOST_CASES} are allowed"
+            raise RuleFileError(what, f"{source}:{start}")
+        else:
+            found = [read_case(lines, f"{source}:{line}") for line, lines in cases]
+            yield from zip((line for line, _ in cases), expanded(shared, found), strict=True)
+
+
+_Lines: TypeAlias = dict[str, str]
+
+
+def _stanzas(text: str, source: str) -> Iterator[tuple[int, _Lines, Sequence[tuple[int, _Lines]]]]:
+    """The stanzas of a text as they are written: the line of each, its lines and its cases."""
+    stanza: _Lines = {}
+    target = stanza
+    cases: list[tuple[int, _Lines]] = []
+    start = indented = case_depth = 0
     last = ""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
+        where = f"{source}:{number}"
         key, _, rest = line.strip().partition(" ")
         depth = len(line) - len(line.lstrip())
-        if depth > indented and last in KEYS and not begins_a_line(line):
-            key, rest = last, f"{stanza.pop(last)} {line.strip()}"
+        goes_on = depth > indented and last in (CASE, *KEYS) and not begins_a_line(line)
+        if goes_on:
+            key, rest = last, f"{target.pop(last)} {line.strip()}"
         else:
             indented, last = depth, key
         if key == "rule":
             if stanza:
-                yield start, stanza
-            start, stanza = number, {"rule": rest.strip()}
-        elif not stanza or key not in KEYS or not line[0].isspace():
+                yield start, stanza, cases
+            start, stanza, cases = number, {"rule": rest.strip()}, []
+            target = stanza
+            continue
+        if not stanza or key not in (CASE, *KEYS) or not line[0].isspace():
             raise RuleFileError(
                 f"{shortened(key)!r} is no line of a rule",
-                f"{source}:{number}",
-                f"expected one of: rule, {', '.join(KEYS)}",
+                where,
+                f"expected one of: rule, {', '.join(KEYS)}, {CASE}",
             )
-        elif len(rest) > LENGTH:
+        if len(rest) > LENGTH:
             what = f"a line of {len(rest):,} characters, where {LENGTH:,} are allowed"
-            raise RuleFileError(what, f"{source}:{number}")
-        elif key in stanza:
-            raise RuleFileError(f"a second line {key!r}", f"{source}:{number}")
-        else:
-            stanza[key] = rest.strip()
+            raise RuleFileError(what, where)
+        if not goes_on and key == CASE:
+            target, case_depth = {}, depth
+            cases.append((number, target))
+        elif not goes_on and cases and depth <= case_depth:
+            do = "write it before them, or indented further"
+            raise RuleFileError(f"a line {key!r} behind cases", where, do)
+        if key in target:
+            raise RuleFileError(f"a second line {key!r}", where)
+        target[key] = rest.strip()
     if stanza:
-        yield start, stanza
+        yield start, stanza, cases
 
 
 def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) -> Rule:
