@@ -15,6 +15,7 @@ from pathlib import Path
 
 import xflow
 from run import STATIC, prepare, stored
+from xflow.generator.database.naming import single
 from xflow.generator.database.publish import Page, publish
 from xflow.generator.derive import Kept
 from xflow.generator.learning.run import learn
@@ -33,7 +34,8 @@ def used_by(model: Path, budget: float) -> set[str]:
 def without(names: Sequence[str], folder: Path) -> list[Rule]:
     """The database less some rules; written to `folder`."""
     rules = [rule for rule in load_rules(default_directory()) if rule.name not in names]
-    publish(folder, {"known": Page("rules that are left", [Kept(rule, {}) for rule in rules])})
+    stanzas = [single(Kept(rule, {})) for rule in rules]
+    publish(folder, {"known": Page("rules that are left", stanzas)})
     return rules
 
 

@@ -40,6 +40,8 @@ class Summary:
     """Seconds that each worker process of this run computed."""
     tallies: dict[tuple[str, str], Tally] = field(default_factory=dict)
     """By family and kind of chunk."""
+    stanzas: int = 0
+    """In which the rules are written."""
     difference: Difference | None = None
 
     @property
@@ -71,6 +73,7 @@ class Summary:
         shortcuts, gaps = total["shortcuts"], total["gaps"]
         rows.append(("in the base", f"{total['kept'] - shortcuts:,}"))
         rows.append(("in the working set", f"{total['kept'] - gaps:,}"))
+        rows.append(("stanzas", f"{self.stanzas:,}"))
         rows.append(("false rate of fingerprints", f"{100 * self.false_rate:.2f} %"))
         rows.append(("seconds", f"{self.seconds:.0f}"))
         rows.append(("memory", f"{self.peak_memory / 10**9:.2f} GB"))
@@ -118,6 +121,7 @@ class Summary:
             "lost_workers": self.lost_workers,
             "worker_processes": len(self.busy),
             "false_rate": self.false_rate,
+            "stanzas": self.stanzas,
             "chunks": _chunks(self.tallies.items()),
             "families": [self._family(derivation) for derivation in self.families],
             "unknown": unknown_pairs(self.families),

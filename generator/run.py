@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from xflow.core.errors import UsageError
 from xflow.cost.machine import usable_cores
 from xflow.generator.database.difference import compare, load_families
-from xflow.generator.database.naming import name_rules
+from xflow.generator.database.naming import name_rules, rules_of
 from xflow.generator.database.publish import Page, prepare, publish
 from xflow.generator.database.sets import fill_gaps, sort_out
 from xflow.generator.derive import Derivation, FamilyJob, add_costs, measure
@@ -26,6 +27,7 @@ from xflow.generator.runner.ray_engine import RayEngine
 from xflow.generator.standing import Observer, Watch
 from xflow.generator.vocabulary import Family
 from xflow.rewriting.rule import Rule
+from xflow.rewriting.store import stanza_names
 
 BASE = "elementwise"
 """The family whose rules all other families assume."""
@@ -75,7 +77,8 @@ def generate(
             results = _derive_all(chosen, every, others, desk, progress)
         finally:
             runner.close()
-        named = name_rules(results, [rule for rules in others.values() for rule in rules])
+        others_rules = [rule for rules in others.values() for rule in rules]
+        named = name_rules(results, others_rules, _stanzas_in(out, others))
         about = {family.name: family.about for family in every}
         publish(
             out,
@@ -92,10 +95,9 @@ def generate(
     journal.delete()
     summary = _summarize(results, desk, time.monotonic() - start)
     summary.conducting = time.process_time() - used
+    summary.stanzas = sum(map(len, named.values()))
     if before is not None:
-        summary.difference = compare(
-            before, [item.rule for items in named.values() for item in items]
-        )
+        summary.difference = compare(before, rules_of(chain.from_iterable(named.values())))
     return summary
 
 
@@ -113,6 +115,11 @@ def _other_rules(out: Path, chosen: Sequence[str]) -> dict[str, list[Rule]]:
     """The rules in `out` that are not of the `chosen` families, and so stay as they are."""
     families = {path.stem for path in out.glob("*.rules")} if out.exists() else set()
     return {name: load_families(out, [name]) for name in sorted(families - set(chosen))}
+
+
+def _stanzas_in(out: Path, families: Iterable[str]) -> list[str]:
+    """The names of the stanzas of these families in `out`."""
+    return [name for family in families for name in stanza_names(out / f"{family}.rules")]
 
 
 def start_engine(

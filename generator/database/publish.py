@@ -12,14 +12,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xflow.core.atomic import sync_directory
 from xflow.core.errors import OutputError
+from xflow.generator.database.naming import Stanza
 from xflow.rewriting.store import load_rules
-
-if TYPE_CHECKING:
-    from xflow.generator.derive import Kept
 
 _NEW, _OLD = ".xflow-new", ".xflow-old"
 
@@ -29,7 +26,7 @@ class Page:
     """The contents of one family's file: its comment, its rules and the rules left undecided."""
 
     about: str
-    kept: Sequence[Kept]
+    stanzas: Sequence[Stanza]
     unknown: str = ""
     """Rules that were neither proved nor refuted, with their causes, as text."""
     command: str = "xflow rules generate"
@@ -97,9 +94,9 @@ def _fill(folder: Path, families: Mapping[str, Page]) -> None:
     certificates.mkdir(exist_ok=True)
     for family, page in families.items():
         head = f"# {page.about}\n# Written by `{page.command}`; not by hand.\n\n"
-        text = "\n".join(str(item.rule) for item in page.kept)
+        text = "\n".join(stanza.text for stanza in page.stanzas)
         (folder / f"{family}.rules").write_text(head + text, encoding="utf-8")
-        for item in page.kept:
+        for item in (item for stanza in page.stanzas for item in stanza.kept):
             path = certificates / f"{item.rule.name}.json"
             path.write_text(json.dumps(item.certificate, indent=1) + "\n", encoding="utf-8")
         apart = unknown / f"{family}.txt"

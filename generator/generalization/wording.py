@@ -273,14 +273,3 @@ class Wording:
         if axis == place:
             return f"*(axis + {place})" if place else "*axis"
         return str(axis) if axis < place else str(axis - rank)
-
-
-def rule_name(rule: Rule, free: Mapping[str, bool] | None = None) -> str:
-    """A readable name from the operators of both sides, outermost first."""
-
-    def words(text: str) -> list[str]:
-        names = re.findall(r"([A-Z]\w*)\(", text)
-        kebab = [re.sub(r"(?<=[a-z])(?=[A-Z])", "-", n).lower() for n in names]
-        return kebab[:4] or ["input"]
-
-    return "-".join([*words(rule.lhs), "to", *words(rule.rhs)])

@@ -13,7 +13,7 @@ from xflow.core.deadline import NEVER, Deadline
 from xflow.core.errors import UsageError
 from xflow.cost.machine import usable_cores
 from xflow.feeds.inputs import Shapes, default_shapes
-from xflow.generator.database.naming import name_rules
+from xflow.generator.database.naming import name_rules, single
 from xflow.generator.database.publish import Page, prepare, publish
 from xflow.generator.derive import Derivation, Kept, add_costs, measure
 from xflow.generator.learning.job import NAME, LearnJob
@@ -28,7 +28,7 @@ from xflow.onnx.imported import Imported
 from xflow.onnx.importer import import_model
 from xflow.onnx.types import interface
 from xflow.rewriting.rule import Rule
-from xflow.rewriting.store import default_directory, load_rules
+from xflow.rewriting.store import default_directory, load_rules, stanza_names
 from xflow.rewriting.text import parse_rules
 
 SEARCH_S = 20.0
@@ -110,12 +110,12 @@ def learn(
         finally:
             engine.close()
         add_costs([job.result], desk)
-        kept = name_rules([job.result], known)[NAME]
+        named = name_rules([job.result], known, _stanzas_in(base if is_new else out))[NAME]
         before = [] if is_new else _learned_before(out, known)
         names = ", ".join(path.name for path in models)
         page = Page(
             f"what models taught, the last ones: {names}",
-            sorted([*before, *kept], key=lambda item: item.rule.name),
+            sorted([*map(single, before), *named], key=lambda stanza: stanza.name),
             unknown_text(job.result),
             "xflow rules learn",
         )
@@ -125,12 +125,17 @@ def learn(
         raise
     journal.delete()
     spent = time.monotonic() - start
+    kept = [item for stanza in named for item in stanza.kept]
     return Summary(job.result, kept, regions, job.left, job.failures, spent)
 
 
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stanzas_in(folder: Path) -> list[str]:
+    return [name for path in sorted(folder.glob("*.rules")) for name in stanza_names(path)]
 
 
 def _learned_before(out: Path, known: Sequence[Rule]) -> list[Kept]:
