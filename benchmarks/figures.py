@@ -132,6 +132,7 @@ def rules_block(report: Mapping[str, Any]) -> str:
     lines.append(("all", *_counts(total), f"{report['busy_seconds']:,.0f}"))
     minutes, seconds = divmod(round(report["seconds"]), 60)
     told = (
+        f"The {total['kept']:,} rules are written in {report['stanzas']:,} stanzas. "
         f"{total['refuted']} of the rules that were tried were refuted "
         f"({report['false_rate']:.1%}), and {total['unknown']} "
         f"({total['unknown'] / total['proposed']:.2%} of what was proposed) are neither proved nor "

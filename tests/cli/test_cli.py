@@ -16,6 +16,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 import pytest
+from known_rules import saying
 from rich.console import Console
 from sentences import assert_one_sentence
 
@@ -395,7 +396,7 @@ def test_verify_counts_the_rules_or_fails_on_the_first(
     fake: types.SimpleNamespace, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert entry.main(["rules", "verify"]) == ExitCode.OK
-    assert capfd.readouterr().out == "2 rules proved again\n"
+    assert capfd.readouterr().out == "2 rules in 2 stanzas proved again\n"
     failure = types.SimpleNamespace(rule_name="swap", verdict_text="refuted at\nx = 1: 2 and 3")
     fake.failures = [failure]
     assert entry.main(["rules", "verify"]) == ExitCode.ERROR
@@ -419,7 +420,7 @@ def test_a_wrong_rule_fails_with_a_counterexample(
     path = tmp_path / "some.rules"
     path.write_text(RULES)
     assert entry.main(["rules", "verify", str(tmp_path)]) == ExitCode.OK
-    assert capfd.readouterr().out == "2 rules proved again\n"
+    assert capfd.readouterr().out == "2 rules in 2 stanzas proved again\n"
     path.write_text(RULES + "\n" + WRONG)
     assert entry.main(["rules", "verify", str(tmp_path)]) == ExitCode.ERROR
     err = capfd.readouterr().err
@@ -706,7 +707,7 @@ def test_no_module_is_taken_from_the_folder_at_hand(tmp_path: Path) -> None:
     trap = f"open({str(tmp_path / 'sprung')!r}, 'w').close()\nraise ImportError('a trap')\n"
     for name in ("loky", "multiprocessing", "onnx", "numpy", "z3", "cvc5", "pickle"):
         (folder / f"{name}.py").write_text(trap)
-    line = ["rules", "recheck", "--rule", "relu-relu-to-relu", "--jobs", "1"]
+    line = ["rules", "recheck", "--rule", saying("Relu(Relu(x))", "Relu(x)").name, "--jobs", "1"]
     done = subprocess.run(
         [sys.executable, "-P", program, *line],
         cwd=folder,

@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 import pytest
+from known_rules import saying
 from products import RULES, separated, two_products
 
 import xflow
@@ -130,10 +131,11 @@ def test_rules_are_listed_by_operator(capfd: pytest.CaptureFixture[str]) -> None
 
 
 def test_a_rule_is_shown_with_its_drawing(capfd: pytest.CaptureFixture[str]) -> None:
-    assert entry.main(["rules", "show", "relu-relu-to-relu"]) == ExitCode.OK
+    shown = saying("Relu(Relu(x))", "Relu(x)")
+    assert entry.main(["rules", "show", shown.name]) == ExitCode.OK
     text, _, drawing = capfd.readouterr().out.partition("\n\n")
     (rule,) = parse_rules(text)
-    assert rule.name == "relu-relu-to-relu"
+    assert (rule, rule.notes) == (shown, shown.notes)
     assert drawing.splitlines()[0] == "Relu     =>  Relu"
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import onnx
 import onnx_ir as ir
 import pytest
+from known_rules import saying
 
 import xflow
 from xflow.cli import entry
@@ -99,7 +100,7 @@ def test_a_model_with_a_tied_mask_is_optimized_without_being_given_sizes() -> No
         objective="nodes",
         budget=5,
         check=1,
-        only_rules=("identity-to-input",),
+        only_rules=(saying("Identity(x)", "x").name,),
     )
     assert result.report.changed
     assert result.report.shapes["mask"] == (1, 1, 1, 32)

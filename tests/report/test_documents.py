@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 import yaml
+from known_rules import saying
 from products import RULES, two_products
 
 from xflow.cli import entry
@@ -23,11 +24,20 @@ from xflow.cli.commands import check
 from xflow.core.errors import ExitCode
 from xflow.pipeline import api, attempts, gate
 from xflow.rewriting import store
-from xflow.rewriting.store import default_directory, load_rules, select_rules
+from xflow.rewriting.rule import Rule
+from xflow.rewriting.store import default_directory, load_rules
 from xflow.rewriting.text import parse_rules
 
 ROOT = Path(__file__).parents[2]
 RULES_OF_XFLOW = default_directory()
+SHOWN = saying("Relu(Relu(x))", "Relu(x)")
+"""What stands for NAME."""
+CONV = "pads=[*d * p + e, *d * q + f], strides=[*s], dilations=[*d], group=g)"
+MERGED = (
+    f"Add(Conv(x, w, pads=[*e, *f], strides=[*s], dilations=[*d], group=g), Conv(x, v, b, {CONV})",
+    f"Conv(x, Add(v, Pad(w, pads=[0, 0, *p, 0, 0, *q])), b, {CONV}",
+)
+"""The rule that the documents show."""
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -94,8 +104,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "samples" / "first.npz", x=values)
     np.savez(folder / "worst_case.npz", x=1e4 * values)
     rules = folder / "some"
-    copy_rules(rules, "relu-relu-to-relu", "add-conv-conv-to-conv-add-pad")
-    copy_rules(folder / "quick", "relu-relu-to-relu")
+    copy_rules(rules, SHOWN, saying(*MERGED))
+    copy_rules(folder / "quick", SHOWN)
     (folder / "my.rules").write_text(str(RULES[0]))
     line = [str(folder / "model.onnx"), str(folder / "faster.onnx"), "--cost", "estimated", "-q"]
     options = [
@@ -130,13 +140,12 @@ def decoder() -> onnx.ModelProto:
     return model
 
 
-def copy_rules(folder: Path, *names: str) -> None:
+def copy_rules(folder: Path, *chosen: Rule) -> None:
     """Some rules of xflow as a folder of their own, with their certificates."""
     (folder / "certificates").mkdir(parents=True)
-    chosen = select_rules(load_rules(RULES_OF_XFLOW), only=names)
     (folder / "some.rules").write_text("\n".join(map(str, chosen)))
-    for name in names:
-        shutil.copy(RULES_OF_XFLOW / "certificates" / f"{name}.json", folder / "certificates")
+    for rule in chosen:
+        shutil.copy(RULES_OF_XFLOW / "certificates" / f"{rule.name}.json", folder / "certificates")
 
 
 @pytest.fixture(autouse=True)
@@ -169,7 +178,7 @@ def test_a_command_in_the_documents_runs(command: str, workplace: Path) -> None:
         "some",
     )
     names = {"DIR": folder, "OTHER": "some"}
-    words = [names.get(word, "relu-relu-to-relu" if word == "NAME" else word) for word in words]
+    words = [names.get(word, SHOWN.name if word == "NAME" else word) for word in words]
     if "generate" in words:
         words += SMALL
     if "learn" in words:
@@ -232,15 +241,16 @@ def test_models_go_through_a_pipe_as_shown(workplace: Path) -> None:
 
 def test_rules_in_the_documents_are_true() -> None:
     """One of the database is as it is there, but for what was measured; others are proved."""
-    known = {rule.name: rule for rule in load_rules(RULES_OF_XFLOW)}
+    known = {rule.statement: rule for rule in load_rules(RULES_OF_XFLOW)}
     for page in PAGES:
         for _, text in blocks(page):
             if not text.startswith("rule "):
                 continue
-            (rule,) = parse_rules(text)
-            if rule.name in known:
-                notes = {k: v for k, v in known[rule.name].notes.items() if k != "numerics"}
-                assert text == str(replace(known[rule.name], notes=notes))
+            (rule, *_) = parse_rules(text)
+            if rule.statement in known and rule.notes:
+                own = known[rule.statement]
+                notes = {k: v for k, v in own.notes.items() if k != "numerics"}
+                assert text == str(replace(own, notes=notes))
             else:
                 Path("shown.rules").write_text(text)
                 assert entry.main(["prove", "shown.rules"]) == ExitCode.OK

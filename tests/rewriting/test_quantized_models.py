@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from certified import optimized
+from known_rules import saying
 from onnx import numpy_helper, parser
 from operator_cases import run_onnxruntime
 
@@ -120,6 +121,13 @@ def test_a_model_is_rewritten_checked_and_certified(
     np.testing.assert_array_equal(one, other)
 
 
+PADDED = "pads=[*e, *f], strides=[*s], dilations=[*d], group=g"
+CONV_OF_SIGNED = f"ConvInteger(x, w, z, v, {PADDED})"
+CONV_OF_UNSIGNED = (
+    f"ConvInteger(x, Recoded(w, to='unsigned'), z, Recoded(v, to='unsigned'), {PADDED})"
+)
+
+
 def test_the_estimate_knows_which_kernels_are_slow() -> None:
     text = (
         '<ir_version: 8, opset_import: ["" : 13]>\n'
@@ -132,7 +140,7 @@ def test_the_estimate_knows_which_kernels_are_slow() -> None:
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weights, "w"))
     result = xflow.optimize(model, cost="estimated", budget=5)
     assert [use.name for use in result.report.rules] == [
-        "conv-integer-recoded-recoded-to-conv-integer.reverse"
+        f"{saying(CONV_OF_UNSIGNED, CONV_OF_SIGNED).name}.reverse"
     ]
 
 

@@ -294,19 +294,20 @@ class Rechecked:
 
         require_solver()
         self.folder = folder
-        self.rules = {rule.name: rule for rule in load_rules(folder)}
+        self.rules = {rule.statement: rule for rule in load_rules(folder)}
+        """By what they say: a report may be of a time when they had other names."""
 
     def __call__(self, rule: Rule) -> str:
         """Why the certificate of a rule does not show it; nothing if it does."""
         from xflow.verifier.recheck import database  # noqa: PLC0415
         from xflow.verifier.recheck.verdicts import Confirmed  # noqa: PLC0415
 
-        known = self.rules.get(rule.name)
-        if known is None or known.statement != rule.statement:
+        known = self.rules.get(rule.statement)
+        if known is None:
             return f"there is no certificate for it in {self.folder}"
         verdict: Any = database.recheck_file(known, self.folder)
         return "" if isinstance(verdict, Confirmed) else str(verdict)
 
     def rounding(self, rule: Rule) -> Numerics:
         """What the folder says of rounding; measured where it says nothing. A `Rounding`."""
-        return self.rules[rule.name].numerics or measure_again(rule)
+        return self.rules[rule.statement].numerics or measure_again(rule)

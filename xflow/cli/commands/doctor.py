@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from xflow.cost.store import Platform, Store, default_path
     from xflow.cost.worker import Worker
     from xflow.report.formats import format_amount
-    from xflow.rewriting.store import default_directory, load_rules
+    from xflow.rewriting.store import count_stanzas, default_directory, load_rules
 
     console = Console(highlight=False, soft_wrap=True)
 
@@ -66,7 +66,9 @@ def run(options: argparse.Namespace) -> ExitCode:
             tell(name, f"not installed; {how}")
     rules = load_rules(default_directory())
     searched = sum(rule.is_searched for rule in rules)
-    tell("rules", f"{len(rules)}, {searched} of them searched, in {default_directory()}")
+    stanzas = counted(count_stanzas(default_directory()), "stanza")
+    where = f"in {default_directory()}"
+    tell("rules", f"{len(rules)} in {stanzas}, {searched} of them searched, {where}")
     threads = options.threads or usable_cores()
     with Worker() as worker:
         runtime = worker.runtime_version

@@ -26,6 +26,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     """Check them; fail unless all are confirmed."""
     from xflow.cli.progress import ProgressDisplay
     from xflow.cost import machine
+    from xflow.rewriting.store import count_stanzas
     from xflow.verifier.recheck import database
     from xflow.verifier.recheck.verdicts import Confirmed
 
@@ -39,6 +40,8 @@ def run(options: argparse.Namespace) -> ExitCode:
     verdicts = [result.verdict for result in results]
     confirmed = [verdict for verdict in verdicts if isinstance(verdict, Confirmed)]
     total = counted(len(results), "rule")
+    if not options.rule:
+        total += f" in {counted(count_stanzas(folder), 'stanza')}"
     if not options.quiet:
         for result in results:
             if not isinstance(result.verdict, Confirmed):

@@ -39,5 +39,6 @@ def run(options: argparse.Namespace) -> ExitCode:
         first = failures[0]
         raise VerificationError(f"does not hold: {first.verdict_text}", f"rule {first.rule_name}")
     if not options.quiet:
-        print(f"{counted(len(rules), 'rule')} proved again")
+        stanzas = counted(store.count_stanzas(folder), "stanza")
+        print(f"{counted(len(rules), 'rule')} in {stanzas} proved again")
     return ExitCode.OK
