@@ -187,7 +187,7 @@ def test_figures_go_between_the_marks_of_a_page(tmp_path: Path) -> None:
         json.dumps(
             {
                 **{"families": [family | counts], "busy_seconds": 2.4, "seconds": 61.0},
-                **{"false_rate": 0.1, "peak_memory": 2e9, "workers": 2},
+                **{"false_rate": 0.1, "peak_memory": 2e9, "workers": 2, "stanzas": 5},
             }
         )
     )
@@ -201,6 +201,7 @@ def test_figures_go_between_the_marks_of_a_page(tmp_path: Path) -> None:
     assert text.count("\nkept") == 4
     assert "| linear | 1,000 | 40 | 9 | 5 | 7 | 2 |" in text
     assert "1 min 1 s" in text
+    assert "The 8 rules are written in 5 stanzas." in text
 
 
 def test_the_documents_say_what_the_rules_of_the_database_need() -> None:

@@ -64,7 +64,7 @@ def test_values_may_be_operators_with_attributes_inputs_and_defaults() -> None:
         ("AXIS = 0; in", "AXIS = 0; exact bits; in", "'exact', which the rule says for all", 6),
         ("AXIS = 0; in", "AXIS = 0; in y[n]; in", "a second line 'in'", 6),
         ("AXIS = 0; in", "AXIS=0; in", "'AXIS=0' is neither a value nor a line of a rule", 6),
-        ("AXIS = 0; in", "AXIS = AXIS; in", "the value of AXIS in case first-axis contains AXIS", 6),
+        ("AXIS = 0; in", "AXIS = AXIS; in", "value of AXIS in case first-axis contains AXIS", 6),
         ("AXIS = 0; in", "AXIS = 0; set base; in", "'set' stands beside case first-axis", 6),
         ("case first-axis", "case First", "'First' is no name of a case", 6),
         ("    set    search", "  set    search", "a line 'set' behind cases", 7),
