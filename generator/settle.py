@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from xflow.core.value_conditions import NONZERO, SIGNS, Fact, fact_of
-from xflow.generator.database.labels import stem_of
 from xflow.generator.generalization.generalize import plausible, reads_all
 from xflow.generator.generalization.outputs import output_rules
 from xflow.generator.generalization.splits import split_rules
+from xflow.generator.generalization.wording import stem_of
 from xflow.rewriting.rule import BITS, Rule
 from xflow.rewriting.text import parse_rules
 from xflow.verifier.prove import Proved, Refuted, Unknown, prove

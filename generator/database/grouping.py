@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from xflow.core.registry import Operator
+from xflow.generator.generalization.wording import kebab
 from xflow.ops import operator
 from xflow.ops.elementwise import Elementwise
 from xflow.rewriting.cases import DEFAULT
@@ -62,11 +63,6 @@ def kind_of(names: tuple[str, ...]) -> str:
     kinds: dict[type, str] = {Operator: "", Elementwise: POINTWISE}
     said = (kinds.get(kind, kebab(kind.__name__)) for kind in classes)
     return next(word for word in said if "-" not in word)
-
-
-def kebab(name: str) -> str:
-    """``ReduceMax`` as ``reduce-max``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
 
 
 @dataclass(frozen=True)

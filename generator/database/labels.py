@@ -14,16 +14,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from xflow.generator.database.grouping import kebab, kind_of, read
+from xflow.generator.database.grouping import kind_of, read
 from xflow.generator.database.templates import Placeholder, Template
+from xflow.generator.generalization.wording import kebab, stem_of
 from xflow.ops import operator, operators
 from xflow.rewriting.cases import DEFAULT
 from xflow.rewriting.rule import Rule
 
-WORDS = 4
-"""Most operators of one side that are in a name."""
-LONGEST_STEM = 60
-"""Most characters of the operators in a name; there are fewer words where it would have more."""
 LONGEST = 85
 """Most characters of a name, if any combination is that short: lines with names fit on a page."""
 PARTS = 3
@@ -38,42 +35,6 @@ _SIGNS = {"//": " by ", "*": " times ", "+": " plus ", "-": " minus "}
 
 Parts = Mapping[str, str]
 """What may go into a name, by where it comes from."""
-
-
-# Operators
-
-
-def stem_of(lhs: str, rhs: str, placeholders: Mapping[str, Sequence[str]] | None = None) -> str:
-    """The operators of both sides, outermost first; equal parts of a side count once.
-
-    `placeholders` are those that stand for operators, and the operators.
-    """
-    names = {name: kind_of(tuple(column)) for name, column in (placeholders or {}).items()}
-    sides = [_operators(side, names) for side in (lhs, rhs)]
-    for count in range(WORDS, 0, -1):
-        words = [side[:count] or ["input"] for side in sides]
-        stem = "-to-".join("-".join(side) for side in words)
-        if len(stem) <= LONGEST_STEM:
-            break
-    return stem
-
-
-def _operators(side: str, names: Mapping[str, str]) -> list[str]:
-    seen: set[str] = set()
-    words: list[str] = []
-
-    def visit(tree: ast.AST) -> None:
-        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
-            text = ast.unparse(tree)
-            if text in seen:
-                return
-            seen.add(text)
-            words.append(names.get(tree.func.id) or kebab(tree.func.id))
-        for child in ast.iter_child_nodes(tree):
-            visit(child)
-
-    visit(ast.parse(side, mode="eval").body)
-    return words
 
 
 # Values
@@ -227,7 +188,14 @@ def stanza_names(templates: Sequence[Template], family: str) -> list[Iterator[st
     The shortest template of some operators is named by these alone; the others by what tells them
     from all that have the same ones.
     """
-    stems = [stem_of(each.lhs, each.rhs, each.operators) for each in templates]
+    stems = [
+        stem_of(
+            each.lhs,
+            each.rhs,
+            {name: kind_of(tuple(column)) for name, column in each.operators.items()},
+        )
+        for each in templates
+    ]
     alike: dict[str, list[int]] = {}
     for number, stem in enumerate(stems):
         alike.setdefault(stem, []).append(number)

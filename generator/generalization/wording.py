@@ -6,12 +6,14 @@ place among the axes of a tensor of each rank, which says what to star in lists 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import chain, count
 
+from xflow.core.expressions import expression
 from xflow.core.graph import walk
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import Attribute, Kind, Operator, RealSymbol
@@ -39,6 +41,11 @@ PREFERRED = {
 SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "kernel"})
 UPPER = "CDEFGHIJKLMNOPQRSTUVWXYZ"
 LOWER = "nmklijhpqrtuvefgdsabc"
+
+WORDS = 4
+"""Most operators of one side that are in a name."""
+LONGEST_STEM = 60
+"""Most characters of the operators in a name; there are fewer of them where it would have more."""
 
 
 class NotUniformError(Exception):
@@ -273,3 +280,39 @@ class Wording:
         if axis == place:
             return f"*(axis + {place})" if place else "*axis"
         return str(axis) if axis < place else str(axis - rank)
+
+
+def stem_of(lhs: str, rhs: str, names: Mapping[str, str] | None = None) -> str:
+    """The operators of both sides as a name, outermost first; equal parts of a side count once.
+
+    `names` are words for what stands in the place of an operator.
+    """
+    sides = [_operators(side, names or {}) for side in (lhs, rhs)]
+    stems = (
+        "-to-".join("-".join(side[:count] or ["input"]) for side in sides)
+        for count in range(WORDS, 0, -1)
+    )
+    return next((stem for stem in stems if len(stem) <= LONGEST_STEM), sides[0][0])
+
+
+def _operators(side: str, names: Mapping[str, str]) -> list[str]:
+    seen: set[str] = set()
+    words: list[str] = []
+
+    def visit(tree: ast.AST) -> None:
+        if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
+            text = ast.unparse(tree)
+            if text in seen:
+                return
+            seen.add(text)
+            words.append(names.get(tree.func.id) or kebab(tree.func.id))
+        for child in ast.iter_child_nodes(tree):
+            visit(child)
+
+    visit(expression(side))
+    return words
+
+
+def kebab(name: str) -> str:
+    """``ReduceMax`` as ``reduce-max``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
