@@ -10,7 +10,8 @@ import shutil
 from pathlib import Path
 
 from xflow.rewriting.rule import Rule
-from xflow.rewriting.store import default_directory, load_rules
+from xflow.rewriting.store import default_directory
+from xflow.rewriting.text import parse_rules
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "build" / "site-source"
@@ -48,10 +49,8 @@ def _catalogue() -> str:
         "# The rules\n",
         "All that come with xflow, each proved. `xflow rules show NAME` says more.\n",
     ]
-    everything = load_rules(default_directory())
     for path in sorted(default_directory().glob("*.rules")):
-        names = set(re.findall(r"^rule (\S+)", path.read_text(encoding="utf-8"), re.MULTILINE))
-        rules = [rule for rule in everything if rule.name in names]
+        rules = parse_rules(path.read_text(encoding="utf-8"), str(path), checked=False)
         parts.append(f"\n## {path.stem}\n\n| rule | equation | where |\n|---|---|---|")
         parts += [_row(rule) for rule in rules]
     return "\n".join(parts) + "\n"

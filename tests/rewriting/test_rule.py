@@ -158,6 +158,9 @@ def test_unknown_rule_name_comes_with_close_ones() -> None:
         select_rules(rules, ["swap-term"])
     with pytest.raises(UnknownRuleError, match="there is no such rule"):
         select_rules(rules, (), ["zzz"])
+    cases = parse_rules(SIMPLE.format(name="cases") + "  case one\n  case two\n")
+    with pytest.raises(UnknownRuleError, match="did you mean cases-one or cases-two"):
+        select_rules(cases, ["cases"])
 
 
 def test_a_rule_says_to_which_set_it_belongs() -> None:

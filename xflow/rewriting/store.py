@@ -89,7 +89,8 @@ def select_rules(
     only, skip = set(only), set(skip)
     names = [rule.name for rule in rules]
     for name in sorted((only | skip) - set(names)):
-        close = difflib.get_close_matches(name, names, n=3)
+        cases = [each for each in names if each.startswith(f"{name}-")]
+        close = cases[:3] or difflib.get_close_matches(name, names, n=3)
         advice = f"did you mean {' or '.join(close)}?" if close else "see xflow rules list"
         raise UnknownRuleError("there is no such rule", f"rule {name}", advice)
     return [rule for rule in rules if (not only or rule.name in only) and rule.name not in skip]
