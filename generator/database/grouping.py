@@ -1,7 +1,8 @@
 """Groups of rules that say one law of several operators, axes or inputs, and their common text.
 
 Rules may share a stanza where both sides have the same form: operators of the same arity at the
-same places, which read the same inputs. Placeholders stand where they differ, see `LIMITS`, for
+same places, which read the same inputs, but for one that is last everywhere, such as a bias or a
+mask, and may be missing. Placeholders stand where they differ, see `LIMITS`, for
 operators where these are of one kind. Rules are joined that differ least.
 """
 
@@ -11,14 +12,14 @@ import ast
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from xflow.core.registry import Operator
 from xflow.generator.generalization.wording import kebab
 from xflow.ops import operator
 from xflow.ops.elementwise import Elementwise
-from xflow.rewriting.cases import DEFAULT
+from xflow.rewriting.cases import DEFAULT, NONE
 from xflow.rewriting.rule import Rule
 
 MOST = 3
@@ -120,7 +121,45 @@ def read(rule: Rule) -> Reading:
         return ast.unparse(tree)
 
     sides = [form(ast.parse(side, mode="eval").body) for side in (rule.lhs, rule.rhs)]
-    return Reading(rule, f"{len(inputs)}: {' = '.join(sides)}", tuple(calls), inputs)
+    return Reading(rule, " = ".join(sides), tuple(calls), inputs)
+
+
+MISSING = ("", NONE)
+"""An input that a rule does not have, and others of its group do."""
+
+
+def _parents(form: str) -> Iterator[tuple[int, str]]:
+    """The numbers of inputs of a form that may be missing, and the form without each of them."""
+    numbers = sorted(set(map(int, re.findall(r"\$(\d+)", form))))
+    for number in numbers:
+        if re.search(rf"\${number}\b(?!\))|(?<!, )\${number}\b", form) is None:
+            less = re.sub(rf", \${number}\)", ")", form)
+            yield (
+                number,
+                re.sub(r"\$(\d+)", lambda at: f"${int(at[1]) - (int(at[1]) > number)}", less),  # noqa: B023
+            )
+
+
+def _completed(forms: Mapping[str, Sequence[Reading]]) -> dict[str, list[Reading]]:
+    """Rules by their forms, those of which the form lacks an input of another one among these."""
+    made: dict[str, list[Reading]] = {form: list(readings) for form, readings in forms.items()}
+    # Forms with fewer inputs first: what is missing twice is completed twice.
+    for form in sorted(forms, key=lambda form: (len(re.findall(r"\$\d+", form)), form)):
+        for number, less in _parents(form):
+            made[form] += [_with_missing(each, form, number) for each in made.pop(less, ())]
+    return made
+
+
+def _with_missing(reading: Reading, form: str, number: int) -> Reading:
+    inputs = (*reading.inputs[:number], MISSING, *reading.inputs[number:])
+    return replace(reading, form=form, inputs=inputs)
+
+
+def trimmed(group: Sequence[Reading]) -> list[Reading]:
+    """Rules of a group without inputs that all of them lack."""
+    every = list(zip(*(each.inputs for each in group), strict=True))
+    kept = [number for number, column in enumerate(every) if set(column) != {MISSING}]
+    return [replace(each, inputs=tuple(each.inputs[number] for number in kept)) for each in group]
 
 
 @dataclass(frozen=True)
@@ -148,7 +187,12 @@ class Slots:
 
 
 def slots_of(group: Sequence[Reading]) -> Slots | None:
-    """What rules of one form need to share a stanza; None beyond the limits."""
+    """What rules of one form need to share a stanza; None beyond the limits.
+
+    One of them has all inputs.
+    """
+    if all(MISSING in each.inputs for each in group):
+        return None
     calls = list(zip(*(each.calls for each in group), strict=True))
     varying = {i for i, column in enumerate(calls) if len({call.op for call in column}) > 1}
     found = [
@@ -209,24 +253,20 @@ def _differing(rules: Sequence[Rule], named: bool) -> Iterator[str]:
             yield key
 
 
-def group_rules(rules: Iterable[Rule]) -> list[list[Rule]]:
+def group_rules(rules: Iterable[Rule]) -> list[list[Reading]]:
     """Groups of rules that share a stanza, in an order that does not depend on that of `rules`."""
     forms: dict[str, list[Reading]] = {}
     for rule in sorted(rules, key=_order):
         made = read(rule)
         forms.setdefault(made.form, []).append(made)
-    return [
-        [each.rule for each in group]
-        for form in sorted(forms)
-        for group in _joined(forms[form])
-        if group
-    ]
+    completed = _completed(forms)
+    return [group for form in sorted(completed) for group in _joined(completed[form])]
 
 
 def _order(rule: Rule) -> tuple[object, ...]:
     """Rules with smaller numbers first, so that axes are counted up."""
     text = f"{rule.lhs} = {rule.rhs} in {rule.inputs}"
-    parts = re.split(r"(\d+)", text)
+    parts = re.split(r"(\d+)", f"{text} {rule.statement}")
     return (*((part, 0) if i % 2 == 0 else ("", int(part)) for i, part in enumerate(parts)),)
 
 
@@ -248,10 +288,10 @@ def _joined(readings: Sequence[Reading]) -> Iterator[list[Reading]]:
                 cost = _cost(groups[pair[0]], groups[pair[1]])
                 if cost is not None:
                     costs[pair] = cost
-    yield from (sorted(group, key=lambda each: _order(each.rule)) for group in groups.values())
+    for group in groups.values():
+        yield trimmed(sorted(group, key=lambda each: _order(each.rule)))
 
 
 def _cost(one: Sequence[Reading], other: Sequence[Reading]) -> int | None:
-    group = (*one, *other)
-    slots = slots_of(group)
+    slots = slots_of(trimmed((*one, *other)))
     return None if slots is None else slots.cost

@@ -18,7 +18,7 @@ from xflow.generator.database.grouping import kind_of, read
 from xflow.generator.database.templates import Placeholder, Template
 from xflow.generator.generalization.wording import kebab, stem_of
 from xflow.ops import operator, operators
-from xflow.rewriting.cases import DEFAULT
+from xflow.rewriting.cases import DEFAULT, NONE
 from xflow.rewriting.rule import Rule
 
 LONGEST = 85
@@ -146,7 +146,8 @@ def _value_parts(placeholder: Placeholder, number: int) -> Parts:
     """The value of a placeholder in a case: of an operator, each attribute is a part."""
     name, value = placeholder.name, placeholder.column[number]
     if placeholder.kind == "in":
-        return {name: _input_words(value)}
+        words = f"no-{name.lower()}" if value == NONE else _input_words(value)
+        return {name: words}
     if placeholder.kind != "op":
         return {name: attribute_words(placeholder.op, placeholder.kind, value)}
     parts = {name: kebab(value.partition("(")[0])}

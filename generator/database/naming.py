@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from xflow.generator.database.grouping import group_rules
 from xflow.generator.database.labels import LONGEST, case_labels, stanza_names
-from xflow.generator.database.templates import Template, stanza_text, template_of
+from xflow.generator.database.templates import Template, alone, stanza_text, template_of
 from xflow.generator.derive import Derivation, Kept
 from xflow.rewriting.rule import Rule
 from xflow.verifier.certificate import count_obligations
@@ -33,7 +33,7 @@ class Stanza:
 
 def single(item: Kept) -> Stanza:
     """A stanza of one rule that has its name."""
-    return Stanza(item.rule.name, template_of([item.rule]), ("",), (item,))
+    return Stanza(item.rule.name, alone(item.rule), ("",), (item,))
 
 
 def rules_of(stanzas: Iterable[Stanza]) -> list[Rule]:

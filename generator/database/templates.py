@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xflow.core.expressions import expression
-from xflow.generator.database.grouping import Column, Reading, Slots, read, slots_of
+from xflow.generator.database.grouping import MISSING, Column, Reading, Slots, slots_of
 from xflow.ops import operator
 from xflow.rewriting.cases import NAME, Case, written
 from xflow.rewriting.rule import KEYS, Rule
@@ -51,23 +51,32 @@ class Template:
         }
 
 
-def template_of(rules: Sequence[Rule]) -> Template:
+def alone(rule: Rule) -> Template:
+    """The text of a single rule."""
+    return Template((rule,), rule.lhs, rule.rhs, rule.inputs)
+
+
+def template_of(group: Sequence[Reading]) -> Template:
     """The common text of a group that `group_rules` found."""
-    first = rules[0]
-    if len(rules) == 1:
-        return Template((first,), first.lhs, first.rhs, first.inputs)
-    group = [read(rule) for rule in rules]
+    if len(group) == 1:
+        return alone(group[0].rule)
     slots = slots_of(group)
     assert slots is not None
     filler = _Filler(group, slots)
+    first = filler.first.rule
     declared = " ".join(
-        filler.inputs.get(number, text) for number, (_, text) in enumerate(group[0].inputs)
+        filler.inputs.get(number, text) for number, (_, text) in enumerate(filler.first.inputs)
     )
     names = (
-        {each.inputs[number][0]: name for number, name in filler.inputs.items()} for each in group
+        {
+            each.inputs[number][0]: name
+            for number, name in filler.inputs.items()
+            if each.inputs[number] != MISSING
+        }
+        for each in group
     )
     return Template(
-        tuple(rules),
+        tuple(each.rule for each in group),
         filler.side(first.lhs),
         filler.side(first.rhs),
         "" if slots.has_own_inputs else declared,
@@ -78,7 +87,10 @@ def template_of(rules: Sequence[Rule]) -> Template:
 
 @dataclass
 class _Filler:
-    """Puts placeholders into the sides of a group's first rule, the left one first."""
+    """Puts placeholders into the sides of a group's first rule that has all inputs.
+
+    First into the left one.
+    """
 
     group: Sequence[Reading]
     slots: Slots
@@ -90,20 +102,21 @@ class _Filler:
 
     def __post_init__(self) -> None:
         group, slots = self.group, self.slots
+        self.first = next(each for each in group if MISSING not in each.inputs)
         self._words = {word for each in group for word in each.words} | {NAME}
         for column, numbers in slots.operators.items():
             self.calls.update(dict.fromkeys(numbers, self._add("OP", "op", column)))
         for column, places in slots.attributes.items():
             number, attribute = places[0]
-            op = group[0].calls[number].op
+            op = self.first.calls[number].op
             name = self._add(attribute.upper(), attribute, column, op)
             self.attributes.update(dict.fromkeys(places, name))
         for number, column in slots.inputs.items():
-            names = {each.inputs[number][0] for each in group}
+            names = {each.inputs[number][0] for each in group} - {MISSING[0]}
             common = next(iter(names)).upper()
             common = common if len(names) == 1 and common not in self._words else "INPUT"
             self.inputs[number] = self._add(common, "in", column)
-        self._renamed = {group[0].inputs[number][0]: name for number, name in self.inputs.items()}
+        self._renamed = {self.first.inputs[number][0]: name for number, name in self.inputs.items()}
         self._count = itertools.count()
 
     def _add(self, preferred: str, kind: str, column: Column, op: str = "") -> str:
@@ -126,7 +139,7 @@ class _Filler:
                 number = next(self._count)
                 spelled: dict[str, str] = {}
                 if number not in self.slots.wholes:
-                    spelled |= self.group[0].calls[number].attributes
+                    spelled |= self.first.calls[number].attributes
                 spelled |= {name: at for (i, name), at in self.attributes.items() if i == number}
                 order = [*operator(op).attributes]
                 keywords = [
@@ -150,9 +163,9 @@ def stanza_text(name: str, template: Template, labels: Sequence[str], rules: Seq
     `rules` are those of the template with their names and notes. A single one has no label. Rules
     that would not read back as they are, since words of theirs are placeholders, stand alone.
     """
-    alone = "\n".join(map(str, rules))
+    apart = "\n".join(map(str, rules))
     if len(rules) == 1:
-        return alone
+        return apart
     texts = [
         _lines(rule, label, names)
         for rule, label, names in zip(rules, labels, template.names, strict=True)
@@ -171,7 +184,7 @@ def stanza_text(name: str, template: Template, labels: Sequence[str], rules: Seq
         cases.append(Case(label, values, {key: own[key] for key in own if key not in shared}))
     text = written(name, shared, cases)
     read_back = parse_rules(text, checked=False)
-    return text if list(map(str, read_back)) == list(map(str, rules)) else alone
+    return text if list(map(str, read_back)) == list(map(str, rules)) else apart
 
 
 def _lines(rule: Rule, label: str, names: Mapping[str, str]) -> dict[str, str]:

@@ -79,6 +79,18 @@ def test_masks_of_several_shapes_are_cases() -> None:
     }
 
 
+def test_what_may_be_missing_is_a_case() -> None:
+    """A bias here, which one rule lacks on both sides; not one that takes part in more."""
+    bare = rule("x[N, C, S] w[O, C, K]", "Conv(Neg(x), w)", "Neg(Conv(x, w))")
+    biased = rule("x[N, C, S] w[O, C, K] b[O]", "Conv(Neg(x), w, b)", "Neg(Conv(x, w, b))")
+    moved = rule("x[N, C, S] w[O, C, K] b[O]", "Conv(Neg(x), w, b)", "Neg(Conv(x, w, Neg(b)))")
+    (stanza,) = named(bare, biased)
+    assert stanza.template.rhs == "Neg(Conv(x, w, INPUT))" or stanza.template.inputs.endswith(" B")
+    assert [item.rule.name.rpartition("conv-")[2] for item in stanza.kept] == ["no-b", "b-o"]
+    assert parse_rules(stanza.text) == [item.rule for item in stanza.kept]
+    assert len(named(bare, moved)) == 2
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [

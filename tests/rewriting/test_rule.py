@@ -8,7 +8,7 @@ import pytest
 import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.errors import RuleFileError, UnknownRuleError
 from xflow.rewriting.index import RuleIndex
-from xflow.rewriting.rule import KEYS, WIDTH, Rule
+from xflow.rewriting.rule import CASE, KEYS, WIDTH, Rule
 from xflow.rewriting.store import default_directory, load_rules, select_rules
 from xflow.rewriting.text import parse_rules
 
@@ -47,7 +47,7 @@ def test_long_lines_go_on_in_the_next_one() -> None:
     assert side in rule.statement
 
 
-@pytest.mark.parametrize("name", sorted({*KEYS, "rule"} - {"in", "from"}))
+@pytest.mark.parametrize("name", sorted({*KEYS, CASE, "rule"} - {"in", "from"}))
 def test_a_symbol_that_is_called_as_a_key_loses_no_condition(name: str) -> None:
     conditions = (*(f"n >= {number}" for number in range(1, 12)), f"{name} >= 5")
     rule = Rule("named", f"x[n, {name}]", "Relu(x)", "x", where=conditions)

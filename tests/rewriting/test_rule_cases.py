@@ -21,12 +21,12 @@ rule concat-concat-to-concat
 REDUCED = """\
 rule reduced
   in       X MASK
-  from     Add(OP(X, keepdims=KEEP), MASK)
+  from     Add(OP(X, keepdims=KEEP), MASK, P)
   to       Add(OP2(OP2(X), keepdims=KEEP), MASK)
   limits   MASK
-  case mean  OP = ReduceMean(axes=[0]); OP2 = Relu; X = x[1, n]; MASK = m[n]; KEEP = 0
+  case mean  OP = ReduceMean(axes=[0]); OP2 = Relu; X = x[1, n]; MASK = m[n]; KEEP = 0; P = Ones(n)
   case sum   OP = ReduceSum(axes=[1]); OP2 = Pad(pads=[0, 0, 0, 0]); X = v[n, 1]; MASK = m[n, 1];
-             KEEP = default
+             KEEP = default; P = none
 """
 
 
@@ -45,7 +45,7 @@ def test_each_case_is_a_rule() -> None:
 
 def test_values_may_be_operators_with_attributes_inputs_and_defaults() -> None:
     mean, total = parse_rules(REDUCED, checked=False)
-    assert mean.lhs == "Add(ReduceMean(x, keepdims=0, axes=[0]), m)"
+    assert mean.lhs == "Add(ReduceMean(x, keepdims=0, axes=[0]), m, Ones(n))"
     assert mean.rhs == "Add(Relu(Relu(x), keepdims=0), m)"
     assert total.inputs == "v[n, 1] m[n, 1]"
     assert total.lhs == "Add(ReduceSum(v, axes=[1]), m)"

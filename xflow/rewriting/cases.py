@@ -9,12 +9,12 @@ each line ``case`` names one of them and gives its values, and the lines that ar
       case first-axis  AXIS = 0; in x[n, *S] y[m, *S] z[k, *S]
       case last-axis   AXIS = -1; in x[*B, n] y[*B, m] z[*B, k]
 
-A value is a text that takes the placeholder's place, with three shorthands. The word ``default``
-leaves an attribute out. An operator may come with attributes: ``OP(x)`` is ``Transpose(x, perm=[1,
-0])`` for ``OP = Transpose(perm=[1, 0])``. A placeholder in the line ``in`` is an input with its
-sizes, as in ``MASK = m[1, S]``, and stands for the input's name in all other lines. In notes,
-``CASE`` stands for the case's name. Lines of a case that do not fit, or contain semicolons, stand
-below it, indented further.
+A value is a text that takes the placeholder's place, with some shorthands. The word ``default``
+leaves an attribute out, and ``none`` an input, such as a bias. An operator may come with
+attributes: ``OP(x)`` is ``Transpose(x, perm=[1, 0])`` for ``OP = Transpose(perm=[1, 0])``. A
+placeholder in the line ``in`` is an input with its sizes, as in ``MASK = m[1, S]``, and stands for
+the input's name in all other lines. In notes, ``CASE`` stands for the case's name. Lines of a case
+that do not fit, or contain semicolons, stand below it, indented further.
 
 Each case is a rule by itself, of which the name is that of the stanza, a hyphen and the case's.
 """
@@ -33,6 +33,8 @@ NAME = "CASE"
 """What stands for a case's name in the notes of its stanza."""
 DEFAULT = "default"
 """The value of an attribute that a case leaves out."""
+NONE = "none"
+"""The value of an input that a case does not have."""
 
 MOST_CASES = 200
 """Most cases of a stanza; those of the database have up to some twenty."""
@@ -147,7 +149,9 @@ def _filled(text: str, values: Mapping[str, str], inputs: Set[str]) -> str:
         if value == DEFAULT:
             text = re.sub(rf", \w+={name}\b", "", text)
             text = re.sub(rf"\(\w+={name}\b(, )?", "(", text)
-        elif call is not None and f"{name}(" in text:
+        elif value == NONE:
+            text = re.sub(rf"(, | |^){name}\b", "", text)
+        elif call is not None and re.search(rf"\b{name}\(", text):
             text = _called(text, name, call[1], call[2])
         else:
             plain[name] = given[1] if given is not None and name in inputs else value
