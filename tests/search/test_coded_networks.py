@@ -173,7 +173,8 @@ def test_weights_keep_their_signs_where_no_sums_are_cut_off(cuts_off: bool) -> N
     imported = import_model(ir.from_proto(residual_network()))
     graph = imported.graph
     estimator = Estimator(replace(TargetModel(), cuts_off=cuts_off))
-    rules = [rule for rule in load_rules(default_directory()) if "recoded" in rule.name]
+    known = load_rules(default_directory())
+    rules = [rule for rule in known if "Recoded(" in rule.lhs + rule.rhs]
     found = search(
         graph,
         rules,

@@ -130,7 +130,7 @@ def test_other_rules_seeds_and_budgets_are_other_searches() -> None:
 
 
 FLOATS_FROM_CODES = [
-    rule for rule in load_rules(default_directory()) if rule.name.startswith("conv-sub-cast-cast")
+    rule for rule in load_rules(default_directory()) if rule.lhs.startswith("Conv(Sub(Cast(")
 ]
 
 
