@@ -28,7 +28,8 @@ PARTS = 3
 SOME = 12
 """Combinations that are tried before those behind fewer operators."""
 STRANGE = 12
-"""As many characters longer may a label be if it tells the value of a placeholder."""
+"""As many characters longer may a label be if it tells an attribute or an operator, and not a line;
+half as many if it would tell the sizes of an input."""
 
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 _SIGNS = {"//": " by ", "*": " times ", "+": " plus ", "-": " minus "}
@@ -110,14 +111,14 @@ def case_labels(template: Template) -> list[str]:
     """A label for each rule of a template that has several."""
     parts = [_case_parts(template, number) for number in range(len(template.rules))]
     keys = [key for key in parts[0] if len({each[key] for each in parts}) > 1]
-    placeholders = {each.name for each in template.placeholders}
+    costs = {each.name: STRANGE // 2 if each.kind == "in" else 0 for each in template.placeholders}
     for count in range(1, len(keys) + 1):
         found: list[tuple[int, list[str]]] = []
         for chosen in itertools.combinations(keys, count):
             labels = ["-".join(filter(None, (each[key] for key in chosen))) for each in parts]
             if len(set(labels)) == len(labels) and all(labels):
-                strange = sum(key.partition(" ")[0] not in placeholders for key in chosen)
-                found.append((max(map(len, labels)) + STRANGE * strange, labels))
+                cost = sum(costs.get(key.partition(" ")[0], STRANGE) for key in chosen)
+                found.append((max(map(len, labels)) + cost, labels))
         if found:
             return min(found, key=lambda each: each[0])[1]
     return _numbered(["-".join(filter(None, each.values())) or "case" for each in parts])
