@@ -24,6 +24,8 @@ SIZE_ATTRIBUTES = frozenset(
     }
 )
 """Integer attributes that are extents of axes; typing determines most of them."""
+PLACE_ATTRIBUTES = frozenset({"offset"})
+"""Integer attributes that are places of axes: no type says which, only an example."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ class Slot:
     @property
     def is_size(self) -> bool:
         return self.attribute in SIZE_ATTRIBUTES
+
+    @property
+    def is_place(self) -> bool:
+        return self.attribute in PLACE_ATTRIBUTES
 
 
 @dataclass(frozen=True)

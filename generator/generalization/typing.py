@@ -77,6 +77,7 @@ def unify(
     if example is not None:
         concrete = skeleton.build(names, example.shapes, example.numbers)
         known = _values(skeleton, example)
+        slots = _with_places(skeleton, slots, example)
     for _ in range(ROUNDS):
         try:
             built = skeleton.build(names, shapes, slots)
@@ -139,6 +140,20 @@ def _values(skeleton: Skeleton, example: Point) -> dict[str, int]:
     }
     slots = enumerate(zip(skeleton.slots, example.numbers, strict=True))
     return extents | {str(slot_symbol(j, slot)): number for j, (slot, number) in slots}
+
+
+def _with_places(skeleton: Skeleton, slots: Sequence[Size], example: Point) -> list[Size]:
+    """`slots` with extents for the places that are as many elements from the start of an axis."""
+    extents = {
+        size: symbol(extent_name(i, axis))
+        for i, shape in enumerate(example.shapes)
+        for axis, size in enumerate(shape)
+        if size > 1
+    }
+    return [
+        extents.get(number, number) if slot.is_place and isinstance(number, int) else number
+        for slot, number in zip(skeleton.slots, slots, strict=True)
+    ]
 
 
 def _solve_by_example(built: Built, concrete: Built, known: dict[str, int]) -> Mapping[str, Size]:

@@ -271,6 +271,34 @@ def _causal() -> Vocabulary:
     )
 
 
+def _causal_behind_a_past() -> Vocabulary:
+    """Masks that give each query all of the past, and new keys up to its own place."""
+    scaled = choices(scale=[SYMBOL])
+    triangle = (QUERIES, PAST + KEYS)
+    shapes: list[Attribute] = [triangle, (1, 1, *triangle)]
+    given = (QUERY, KEY, VALUE, *(item.sort for item in PAST_ONES))
+    return Vocabulary(
+        "causal attention with a past",
+        (
+            Input("q", QUERY, "B H S D", (BATCH, HEADS * SHARED, QUERIES, DEPTH)),
+            *HEADS_FIRST[1:],
+            *PAST_ONES,
+        ),
+        (
+            Production("LowerTriangle", (), MASK, choices(shape=shapes, offset=[PAST])),
+            Production("CachedMaskedAttention", (*given, MASK), OUT, scaled),
+            Production("CachedCausalAttention", given, OUT, scaled),
+        ),
+        (1,) * 8,
+        free=frozenset({MASK}),
+        roots=frozenset({OUT}),
+        exact=False,
+        reals={SYMBOL: "s"},
+        chain=True,
+        by_example=True,
+    )
+
+
 GROUPED = _grouped("grouped queries", "Attention", {SYMBOL: "s"}, scale=SYMBOL)
 GROUPED_CHOSEN = _grouped(
     "grouped queries of chosen keys",
@@ -643,6 +671,7 @@ CHOSEN = (
     ),
     _grouped("grouped queries of causal attention", "CausalAttention", {SYMBOL: "s"}, scale=SYMBOL),
     _causal(),
+    _causal_behind_a_past(),
     *(
         vocabulary
         for attention, cached, chosen in (

@@ -40,6 +40,19 @@ rule masked-attention-to-causal-attention
   types    reals
   limits   q k
 
+rule causal-attention-with-a-past
+  in       q[B, H, S, D] k[B, C, L, D] v[B, C, L, E] x[B, C, P, D] y[B, C, P, E]
+  param    s:real
+  from     CachedMaskedAttention(q, k, v, x, y, LowerTriangle(shape=[1, 1, S, L + P], offset=P),
+             scale=s)[0], CachedMaskedAttention(q, k, v, x, y, LowerTriangle(shape=[1, 1, S, L + P],
+             offset=P), scale=s)[1], CachedMaskedAttention(q, k, v, x, y, LowerTriangle(shape=[1, 1,
+             S, L + P], offset=P), scale=s)[2]
+  to       CachedCausalAttention(q, k, v, x, y, scale=s)[0],
+             CachedCausalAttention(q, k, v, x, y, scale=s)[1],
+             CachedCausalAttention(q, k, v, x, y, scale=s)[2]
+  types    reals
+  limits   q k x
+
 rule masked-attention-to-attention
   in       q[B, H, S, D] k[B, C, L, D] v[B, C, L, E]
   param    s:real
@@ -63,6 +76,9 @@ rule causal-attention-of-shared-heads
 
 SEEN = np.tril(np.ones((1, 1, 3, 8), bool), 5)
 COVERED = SEEN & (np.arange(3) != 1)[:, None]
+LATER = (np.add.outer(np.arange(8), np.arange(8)) % 3 > 0)[None, None]
+"""In some rows keys alone that are later than the query, which has none of these."""
+LATER[0, 0, (1, 6)] = np.arange(8) > 1, np.arange(8) > 6
 
 
 def arrays(new: int = 3, past: int | None = 5, *, packed: bool = False) -> dict[str, Array]:
@@ -140,6 +156,14 @@ CASES: dict[str, tuple[dict[str, Array], int, Mapping[str, float]]] = {
     "chosen keys, a softcap": (arrays(8, None) | {"mask": SEEN[..., :1, :].repeat(8, 2)}, 1,
                                {"softcap": 0.5}),
     "a past, a softcap": (arrays(), 3, {"softcap": 0.5}),
+    "causal, a softcap": (arrays(8, None), 1, {"is_causal": 1, "softcap": 0.5}),
+    "causal behind a past, a softcap": (arrays(), 3, {"is_causal": 1, "softcap": 0.5}),
+    "causal behind an empty past, a softcap": (arrays(past=0), 3, {"is_causal": 1, "softcap": 0.5}),
+    "causal, chosen keys": (arrays(8, None) | {"mask": LATER}, 1, {"is_causal": 1}),
+    "causal behind a past, chosen keys": (arrays(packed=True) | {"mask": LATER[:, :, 5:]}, 3,
+                                          {"is_causal": 1, **PACKED}),
+    "causal behind an empty past, chosen keys": (arrays(past=0) | {"mask": LATER[..., :3, :3]}, 3,
+                                                 {"is_causal": 1}),
 }  # fmt: skip
 
 
@@ -171,8 +195,8 @@ def test_runtime_and_reference_make_what_is_declared(case: str) -> None:
         ({"mask": np.ones((3, 1), bool)}, 3, {}),
         ({"mask": np.ones((1, 1, 1, 8), bool)}, 3, {}),
         ({"mask": np.ones((3, 7), bool)}, 3, {}),
-        ({"mask": SEEN}, 3, {"is_causal": 1}),
-        ({}, 3, {"is_causal": 1, "softcap": 2.0}),
+        ({"mask": SEEN.astype(np.float32)}, 3, {"is_causal": 1}),
+        ({"mask": SEEN}, 3, {"is_causal": 1, "softcap": 2.0}),
         ({}, 4, {}),
         ({}, 1, {}),
     ],
@@ -180,8 +204,8 @@ def test_runtime_and_reference_make_what_is_declared(case: str) -> None:
         "one column",
         "one row",
         "too short",
-        "causal besides",
-        "capped",
+        "causal besides one that is added",
+        "causal, chosen and capped",
         "scores",
         "nothing left",
     ],
@@ -199,13 +223,13 @@ def test_a_count_of_keys_is_not_declared() -> None:
     assert imported.opaque_nodes
 
 
-def concatenated(past: int = 5, order: str = "pk, k0") -> onnx.ModelProto:
-    heads, rows = f"float[1, {HEADS}, 3, {DEPTH}]", f"float[1, {GROUPS}, 3, {DEPTH}]"
-    before, whole = (f"float[1, {GROUPS}, {n}, {DEPTH}]" for n in (past, past + 3))
+def concatenated(past: int = 5, new: int = 3, order: str = "pk, k0") -> onnx.ModelProto:
+    heads, rows = f"float[1, {HEADS}, {new}, {DEPTH}]", f"float[1, {GROUPS}, {new}, {DEPTH}]"
+    before, whole = (f"float[1, {GROUPS}, {n}, {DEPTH}]" for n in (past, past + new))
     return onnx.parser.parse_model(
         f"""<ir_version: 10, opset_import: ["" : 23]>
         g ({heads} q, {rows} k0, {rows} v0, {before} pk, {before} pv,
-           bool[1, 1, 3, {past + 3}] seen) => ({heads} y, {whole} k, {whole} v) {{
+           bool[1, 1, {new}, {past + new}] seen) => ({heads} y, {whole} k, {whole} v) {{
             k = Concat<axis = -2>({order}) v = Concat<axis = -2>(pv, v0)
             y = Attention<scale = 0.25>(q, k, v, seen) }}"""
     )
@@ -233,6 +257,26 @@ def test_an_attention_on_what_is_concatenated_takes_the_past_itself() -> None:
 def test_a_past_at_the_end_is_none() -> None:
     ops = [node.op_type for node in optimized(concatenated(order="k0, pk")).graph.node]
     assert sorted(ops) == ["Attention", "Concat", "Concat"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "causal"),
+    [(64, 1), (63, 0), (65, 0), (0, 0)],
+    ids=["causal", "one key less", "one key more", "from the first key"],
+)
+def test_a_constant_mask_behind_a_past_is_read_exactly(offset: int, causal: int) -> None:
+    """Also what is_causal says of keys that are concatenated outside: it begins at the first."""
+    source = concatenated(64, 128)
+    seen = np.tri(128, 192, offset, dtype=bool)[None, None]
+    source.graph.initializer.append(onnx.numpy_helper.from_array(seen, "seen"))
+    del source.graph.input[-1]
+    rewritten = optimized(source)
+    (node,) = rewritten.graph.node
+    assert {a.name: a.i for a in node.attribute if a.i} == ({"is_causal": 1} if causal else {})
+    assert [bool(name) for name in node.input] == [True, True, True, not causal, True, True]
+    feeds = dict(zip(("q", "k0", "v0", "pk", "pv"), arrays(128, 64).values(), strict=True))
+    for before, after in zip(run(source, feeds), run(rewritten, feeds), strict=True):
+        assert (before == after).all()
 
 
 def test_heads_that_are_repeated_for_causal_attention_are_shared_by_it() -> None:

@@ -65,7 +65,10 @@ def cases() -> list[tuple[Operator, Example]]:
     ]
 
 
-CHOOSING = {"MaskedAttention": 3, "CappedMaskedAttention": 3, "CachedMaskedAttention": 5}
+CHOOSING = {
+    **dict.fromkeys(("MaskedAttention", "CappedMaskedAttention", "CausalMaskedAttention"), 3),
+    **dict.fromkeys(("CachedMaskedAttention", "CachedCausalMaskedAttention"), 5),
+}
 """Inputs of Booleans of which each row has one that is true, because something is divided by how
 many there are."""
 

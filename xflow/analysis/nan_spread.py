@@ -38,7 +38,9 @@ from xflow.core.spec import (
 KEEPING = frozenset(
     (
         *("Add", "Attention", "CachedAttention", "CachedCappedAttention", "CachedMaskedAttention"),
-        *("CachedCausalAttention", "CappedAttention", "CappedMaskedAttention", "CausalAttention"),
+        *("CachedCausalAttention", "CachedCausalCappedAttention", "CachedCausalMaskedAttention"),
+        *("CappedAttention", "CappedMaskedAttention", "CausalAttention"),
+        *("CausalCappedAttention", "CausalMaskedAttention"),
         *("Concat", "Conv", "Div", "Erf", "Expand"),
         *("Gather", "Gelu", "Identity", "LayerNormalization", "MaskedAttention", "MatMul"),
         *("Mul", "Neg", "RMSNormalization", "Reciprocal", "ReduceMean", "ReduceSum", "Reshape"),

@@ -30,6 +30,7 @@ from xflow.ops.attention import (
     HEADS_LAST,
     Attention,
     CappedAttention,
+    CappedMaskedAttention,
     MaskedAttention,
     array_laid_as,
     arrays_by_heads,
@@ -108,7 +109,8 @@ class DerivedAttention(Attention):
                 "shape": (q.shape[2], k.shape[2]),
                 "offset": inputs[PAST[0]].shape[2] if self.cached else 0,
             }
-            masks = apply("LowerTriangle", (), triangle)
+            before = apply("LowerTriangle", (), triangle)
+            masks = [made("And", *masks, *before)] if masks else before
         kept = {key: attributes[key] for key in self.plain.attributes if "heads" not in key}
         y = laid_as(inputs[0], made(self.plain.name, q, k, v, *masks, **kept))
         return (y, k, v) if self.cached else (y,)
@@ -125,7 +127,8 @@ class DerivedAttention(Attention):
             k, v = (np.concatenate(pair, axis=2) for pair in zip(arrays[3:5], (k, v), strict=True))
             masks = arrays[5:]
         if self.causal:
-            masks = [np.tri(q.shape[2], k.shape[2], past, dtype=bool)]
+            before = np.tri(q.shape[2], k.shape[2], past, dtype=bool)
+            masks = [np.logical_and(before, *masks) if masks else before]
         alone = {**attributes, "q_num_heads": 0, "kv_num_heads": 0}
         (y,) = operator(self.plain.name).numpy([q, k, v, *masks], alone)
         y = array_laid_as(arrays[0], y)
@@ -232,8 +235,10 @@ class CachedMaskedAttention(DerivedAttention, MaskedAttention):
 class CausalAttention(DerivedAttention):
     """`MaskedAttention` in which query i has the keys up to number i.
 
-    The diagonal begins at the first key, also where there are more keys than queries. Together with
-    a mask or a softcap, it is not declared.
+    The diagonal begins at the first key, also where there are more keys than queries. With a mask
+    of Booleans it is `CausalMaskedAttention`, with a softcap `CausalCappedAttention`. With a mask
+    that is added it is not declared: of a row without keys and an infinite query, the runtime and
+    ONNX's reference make different things.
     """
 
     name = "CausalAttention"
@@ -255,3 +260,57 @@ class CachedCausalAttention(DerivedAttention):
     cached = True
     causal = True
     examples = _cached(CausalAttention.examples)
+
+
+@register
+class CausalCappedAttention(DerivedAttention, CappedAttention):
+    """`CausalAttention` of scores with a softcap, as `CappedMaskedAttention` has them."""
+
+    name = "CausalCappedAttention"
+    arity = (3, 3)
+    mask = None
+    plain = CappedMaskedAttention
+    causal = True
+    examples = tuple(each for each in CappedAttention.examples if len(each.shapes) == 3)
+
+
+@register
+class CachedCausalCappedAttention(DerivedAttention, CappedAttention):
+    """`CausalCappedAttention` with keys and values of the past, of which each query has all."""
+
+    name = "CachedCausalCappedAttention"
+    arity = (5, 5)
+    mask = None
+    plain = CappedMaskedAttention
+    cached = True
+    causal = True
+    examples = _cached(CausalCappedAttention.examples)
+
+
+@register
+class CausalMaskedAttention(DerivedAttention, MaskedAttention):
+    """`MaskedAttention` in which query i has those keys up to number i that its mask gives it."""
+
+    name = "CausalMaskedAttention"
+    arity = (4, 4)
+    mask = None
+    plain = MaskedAttention
+    causal = True
+    examples = MaskedAttention.examples
+
+
+@register
+class CachedCausalMaskedAttention(DerivedAttention, MaskedAttention):
+    """`CausalMaskedAttention` with keys and values of the past, as `CachedAttention` has them.
+
+    A query has all of the past that its mask gives it.
+    """
+
+    name = "CachedCausalMaskedAttention"
+    arity = (6, 6)
+    takes = (*[ELEMENT] * 5, BOOL)
+    mask = None
+    plain = MaskedAttention
+    cached = True
+    causal = True
+    examples = _cached(MaskedAttention.examples)
