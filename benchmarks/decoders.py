@@ -147,14 +147,19 @@ def recognised(report: Mapping[str, Any]) -> dict[str, tuple[int, int, int]]:
 
 
 def updated(model: onnx.ModelProto) -> tuple[int, int]:
-    """How many caches one operator makes out of the past as it is given, and all of them."""
+    """How many caches an attention makes out of the past as it is given, and all of them.
+
+    What concatenates past and new ones for it is an operator of its own.
+    """
     made = {name: node for node in model.graph.node for name in node.output}
     pairs = [
         (item.name, item.name.replace(PAST, PRESENT))
         for item in model.graph.input
         if item.name.startswith(PAST)
     ]
-    return sum(new in made and old in made[new].input for old, new in pairs), len(pairs)
+    makers = [(old, made.get(new)) for old, new in pairs]
+    attentions = [(old, n) for old, n in makers if n is not None and "Attention" in n.op_type]
+    return sum(old in n.input for old, n in attentions), len(pairs)
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:

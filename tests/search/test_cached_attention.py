@@ -12,6 +12,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import xflow
+from xflow.blocks.find import find_larger, find_with_pasts
 from xflow.core.node import complete_attributes
 from xflow.core.registry import Array, OnnxCall
 from xflow.onnx.importer import import_model
@@ -252,6 +253,38 @@ def test_an_attention_on_what_is_concatenated_takes_the_past_itself() -> None:
             run(source, feeds | {"seen": seen}), run(rewritten, feeds | {"seen": seen}), strict=True
         ):
             assert (before == after).all()
+
+
+SPELLED = """kt = Transpose<perm = [0, 1, 3, 2]>(k) s = MatMul(q, kt) p = Softmax<axis = -1>(s)
+    y = MatMul(p, v)"""
+
+
+@pytest.mark.parametrize("spelled", [False, True])
+@pytest.mark.parametrize("axis", [2, 1])
+def test_what_concatenates_a_past_for_an_attention_is_searched_with_it(
+    axis: int, spelled: bool
+) -> None:
+    """Behind one of the sequence is an operator for both, so that no region parts them."""
+    made = SPELLED if spelled else "y = Attention<scale = 0.25>(q, k, v)"
+    source = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["" : 23]>
+        g (float[1, 4, 3, 8] q, float[1, 2, 3, 8] k0, float[1, 2, 3, 8] v0,
+           float[1, 2, 3, 8] pk, float[1, 2, 3, 8] pv)
+        => (float y, float[1, N, L, 8] k) {{
+            k1 = Concat<axis = {axis}>(pk, k0) v1 = Concat<axis = {axis}>(pv, v0)
+            k = {"Tile(k1, two)" if axis == 2 else "Identity(k1)"}
+            v = {"Tile(v1, two)" if axis == 2 else "Identity(v1)"}
+            {made} }}"""
+    )
+    two = np.asarray([1, 2, 1, 1])
+    source.graph.initializer.append(onnx.numpy_helper.from_array(two, "two"))
+    imported = import_model(ir.from_proto(source))
+    find = find_with_pasts if spelled else find_larger
+    found = find(imported.graph, imported.constants)
+    with_past = [block for block in found if any(node.is_operator("Concat") for node in block)]
+    assert len(with_past) == (axis == 2)
+    for block in with_past:
+        assert sum(node.is_operator("Concat") for node in block) == 2
 
 
 def test_a_past_at_the_end_is_none() -> None:

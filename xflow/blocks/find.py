@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from math import inf, isclose
 
 from xflow.blocks.functions import Functions
@@ -27,6 +28,7 @@ from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Operator
 from xflow.core.size import product
 from xflow.ops import operators
+from xflow.ops.cached_attention import DerivedAttention
 from xflow.ops.global_pool import GlobalAveragePool
 from xflow.ops.reduce import Reduction
 from xflow.ops.shape import Movement
@@ -103,7 +105,8 @@ def find_larger(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]
     """The nodes of each attention, rotation and normalization that is written in several operators.
 
     Each attention once more with the scales of inputs of its products, which belong to it but may
-    stand far before; a rotation with what repeats the angles of its tables.
+    stand far before; a rotation with what repeats the angles of its tables; an operator with the
+    concatenations behind a past that another one computes besides.
     """
     return _larger(_Finder(graph, constants, {}))
 
@@ -132,6 +135,7 @@ def _larger(finder: _Finder) -> list[frozenset[Node]]:
     return [
         *(block.nodes for block in attentions),
         *(block.nodes.union(*map(_scales_before, block.nodes)) for block in attentions),
+        *filter(None, map(_behind_a_past, finder.nodes)),
         *(
             finder.between([rotation.source], node) | rotation.repeated
             for node, rotation in rotations
@@ -139,6 +143,59 @@ def _larger(finder: _Finder) -> list[frozenset[Node]]:
         ),
         *(block.nodes for block in normalizations),
     ]
+
+
+def find_with_pasts(graph: Graph, constants: ConstantLookup) -> list[frozenset[Node]]:
+    """The nodes of each attention that is spelled out, with concatenations of past and new ones.
+
+    These are along the sequence, and are its keys and values. Attentions without are left out.
+    """
+    finder = _Finder(graph, constants, {})
+    found = []
+    for block in filter(None, map(finder.attention_around, finder.softmaxes())):
+        products = [node for node in block.nodes if node.role == "contraction"]
+        inputs = (value for node in products for value in node.inputs)
+        pasts = [_joined(value) for value in inputs if value.node not in block.nodes]
+        if any(pasts):
+            found.append(block.nodes.union(*pasts))
+    return found
+
+
+def _behind_a_past(node: Node) -> frozenset[Node]:
+    """An attention, and the concatenations of past and new ones that are its keys and values.
+
+    Empty for other operators, and where there is no attention that has those of the past as inputs.
+    """
+    if node.constant or not node.is_operator(*_with_a_past()):
+        return frozenset()
+    pasts = [_joined(value) for value in node.inputs[1:3]]
+    return frozenset({node}).union(*pasts) if all(pasts) else frozenset()
+
+
+def _joined(value: Value) -> frozenset[Node]:
+    """The concatenation along the sequence that a value is, and what moves or scales it.
+
+    Between are transpositions, and copies of shared heads. Empty where there is none.
+    """
+    found = set()
+    for _ in range(FARTHEST):
+        node = value.node
+        found.add(node)
+        parts = [each for each in node.inputs if not each.is_constant]
+        if node.is_operator("Concat"):
+            is_past = node.attributes["axis"] == len(value.shape) - 2
+            return frozenset(found) if is_past and len(parts) > 1 else frozenset()
+        if len(parts) != 1 or not _carries(node):
+            break
+        (value,) = parts
+    return frozenset()
+
+
+@cache
+def _with_a_past() -> frozenset[str]:
+    """The attentions of which another one is the same, with keys and values of the past."""
+    derived = (op for op in operators() if isinstance(op, DerivedAttention))
+    return frozenset(op.plain.name for op in derived if op.cached and not op.causal)
 
 
 def may_be_operators(graph: Graph, constants: ConstantLookup, opset: int | None) -> bool:

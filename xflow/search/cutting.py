@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from xflow.analysis.observers import Observed, sensitive_outside
-from xflow.blocks.find import find_spelled_out
+from xflow.blocks.find import find_spelled_out, find_with_pasts
 from xflow.blocks.rotations import repeating, rotation_at
 from xflow.core.graph import Graph
 from xflow.core.node import Node, Opaque, Value, apply
@@ -35,6 +35,7 @@ def cut(
     # All layers read the tables of a rotation, of which most regions cannot hold both.
     larger = [*dict.fromkeys((*blocks, *map(_without_tables, blocks)))]
     kernels = larger + ([] if layouts is None else [*layouts.fused(graph)]) + [*_parted(graph)]
+    kernels += find_with_pasts(graph, constants.lookup)  # one operator concatenates them, too
     for nodes in levels_of(graph, late=not shifted):
         for component in components_of(nodes):
             in_order = ordered(component, larger, constants.policy.region_nodes)
