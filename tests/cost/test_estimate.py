@@ -220,6 +220,22 @@ def test_heads_of_an_attention_are_shared_out_among_threads_and_one_head_is_not(
     assert attended(3) > 1.2 * attended(4)
 
 
+def test_a_softcap_of_many_scores_takes_longer_than_their_attention() -> None:
+    """It is timed so: one hyperbolic tangent after the other. Of few scores it hardly counts."""
+
+    def attended(queries: int, keys: int, name: str, **softcap: Fraction) -> float:
+        query = tensor("q", 1, 8, queries, 64)
+        others = [tensor(each, 1, 4, keys, 64) for each in "kv"]
+        return seconds(call(name, query, *others, scale=Fraction(1), **softcap))
+
+    def factor(queries: int, keys: int) -> float:
+        capped = attended(queries, keys, "CappedAttention", softcap=Fraction(50))
+        return capped / attended(queries, keys, "Attention")
+
+    assert 3 < factor(128, 128) < 8
+    assert factor(1, 512) < 3
+
+
 def test_a_normalization_spelled_out_for_the_fusion_is_served_like_the_operator() -> None:
     def spelled(power: Value) -> Value:
         centred = call("Sub", row, call("ReduceMean", row, axes=(1,), keepdims=True))

@@ -33,6 +33,9 @@ from xflow.core.sorts import BOOL, ELEMENT, REAL
 
 HEADS_FIRST, HEADS_LAST = 4, 3
 """The ranks of [batch, heads, sequence, head size] and [batch, sequence, heads * head size]."""
+BOUNDED = 1000
+"""As many operations of its products take as long as the softcap of a score in the runtime's
+kernel, which takes one hyperbolic tangent after the other, 8 ns each; `Tanh` takes several."""
 
 
 @register
@@ -262,6 +265,13 @@ class CappedAttention(Attention):
             Attention.examples, cycle((Fraction(1), Fraction(3), Fraction(1, 2)))
         )
     )
+
+    def flops(
+        self, shapes: Sequence[Shape], attributes: Attributes, outputs: Sequence[Shape]
+    ) -> Size:
+        batch, heads, length, _ = self._with_heads(attributes, 0, shapes[0])
+        scores = batch * heads * length * self._with_heads(attributes, 1, shapes[1])[2]
+        return super().flops(shapes, attributes, outputs) + BOUNDED * scores
 
     def _bounded(self, scores: Value, attributes: Attributes) -> Value:
         softcap = real(attributes, "softcap")
