@@ -299,6 +299,7 @@ def _causal_behind_a_past() -> Vocabulary:
     )
 
 
+BEHIND_A_PAST = _causal_behind_a_past()
 GROUPED = _grouped("grouped queries", "Attention", {SYMBOL: "s"}, scale=SYMBOL)
 GROUPED_CHOSEN = _grouped(
     "grouped queries of chosen keys",
@@ -671,7 +672,7 @@ CHOSEN = (
     ),
     _grouped("grouped queries of causal attention", "CausalAttention", {SYMBOL: "s"}, scale=SYMBOL),
     _causal(),
-    _causal_behind_a_past(),
+    BEHIND_A_PAST,
     *(
         vocabulary
         for attention, cached, chosen in (

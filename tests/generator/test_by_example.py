@@ -14,7 +14,7 @@ from xflow.generator.generalization.example import divisions, runs, without_comm
 from xflow.generator.generalization.generalize import Generalizer
 from xflow.generator.generalization.propose import propose
 from xflow.generator.settle import Fate, settle
-from xflow.generator.vocabularies import batched_heads, padded_channels, rows
+from xflow.generator.vocabularies import attention, batched_heads, padded_channels, rows
 from xflow.generator.vocabulary import Vocabulary
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
@@ -97,6 +97,15 @@ def test_a_product_with_values_of_one_batch_is_one_of_rank_3() -> None:
     (rule,) = first_rules(batched_heads.ONE_BATCH)
     taken = "Reshape(MatMul(x, Reshape(v, shape=[H, L, E])), shape=[1, H, S, E])"
     assert (rule.inputs, rule.lhs, rule.rhs) == ("x[H, S, L] v[1, H, L, E]", taken, "MatMul(x, v)")
+
+
+def test_a_diagonal_begins_behind_as_many_keys_as_there_are_of_the_past() -> None:
+    """No type says so: the offset of a triangle is that extent in the example."""
+    found = {(rule.lhs, rule.rhs) for rule in first_rules(attention.BEHIND_A_PAST)}
+    masks = (f"LowerTriangle(shape=[{ones}S, L + P], offset=P)" for ones in ("", "1, 1, "))
+    causal = "CachedCausalAttention(q, k, v, x, y, scale=s)[0]"
+    masked = "CachedMaskedAttention(q, k, v, x, y, {}, scale=s)[0]"
+    assert found == {(masked.format(mask), causal) for mask in masks}
 
 
 def settled(text: str) -> Rule:
