@@ -95,7 +95,7 @@ def generate(
     journal.delete()
     summary = _summarize(results, desk, time.monotonic() - start)
     summary.conducting = time.process_time() - used
-    summary.stanzas = sum(map(len, named.values()))
+    summary.stanzas = len(_stanzas_in(out, names))
     if before is not None:
         summary.difference = compare(before, rules_of(chain.from_iterable(named.values())))
     return summary
