@@ -631,7 +631,7 @@ def test_a_folder_is_rechecked_rule_by_rule(
         path = database.certificate_path(tmp_path, name)
         path.write_text(json.dumps(certificate), encoding="utf-8")
     assert entry.main(["rules", "recheck", str(tmp_path), "--jobs", "1"]) == 0
-    assert "2 of 2 rules confirmed" in capsys.readouterr().out
+    assert "2 of 2 rules in 2 stanzas confirmed" in capsys.readouterr().out
     database.certificate_path(tmp_path, names[1]).unlink()
     assert entry.main(["rules", "recheck", str(tmp_path), "--rule", names[0], "--jobs", "1"]) == 0
     assert entry.main(["rules", "recheck", str(tmp_path), "--jobs", "1"]) == 1

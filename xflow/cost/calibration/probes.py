@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
 from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator
@@ -153,7 +154,10 @@ def _elementwise(name: str, constants: Constants) -> Iterator[Value]:
     attributes = op.examples[0].attributes if op.examples else {}
     count = op.arity[0] if op.arity[1] is not None else 2
     for shape in (ROWS, IMAGE) * constants.copies:
-        inputs = [constants.input(shape, _element(op, k)) for k in range(count)]
+        inputs = [
+            constants.input(() if _is_one_number(op, k) else shape, kind)
+            for k, kind in enumerate(_elements(op, attributes, count))
+        ]
         if name == "Pow":  # a square: powers of tensors are rare, and another kernel
             inputs[1] = constants.constant(2.0)
         if name in _PARAMETERS:
@@ -161,6 +165,22 @@ def _elementwise(name: str, constants: Constants) -> Iterator[Value]:
             parameter = tuple(n if axis == along else 1 for axis, n in enumerate(shape))[along:]
             inputs[1] = constants.constant(np.full(parameter, 0.25))
         yield from apply(op, inputs, attributes, dtype="FLOAT")
+
+
+def _is_one_number(op: Operator, position: int) -> bool:
+    """Whether an input is one number where the first is a tensor, as examples have it."""
+    first = op.examples[0].shapes if op.examples else ()
+    return position < len(first) and bool(first[0]) and not first[position]
+
+
+def _elements(op: Operator, attributes: Mapping[str, Attribute], count: int) -> list[str]:
+    """The element types of the inputs; integers have 32 bits where an operator takes no others."""
+    kinds = [_element(op, position) for position in range(count)]
+    try:
+        op.element_types(kinds, attributes, "FLOAT")
+    except ShapeError:
+        return ["INT32" if kind == "INT64" else kind for kind in kinds]
+    return kinds
 
 
 def _element(op: Operator, position: int) -> str:

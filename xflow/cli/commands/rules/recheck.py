@@ -40,16 +40,15 @@ def run(options: argparse.Namespace) -> ExitCode:
     verdicts = [result.verdict for result in results]
     confirmed = [verdict for verdict in verdicts if isinstance(verdict, Confirmed)]
     total = counted(len(results), "rule")
-    if not options.rule:
-        total += f" in {counted(count_stanzas(folder), 'stanza')}"
     if not options.quiet:
         for result in results:
             if not isinstance(result.verdict, Confirmed):
                 print(f"{result.rule_name}: {result.verdict}")
         questions = sum(verdict.questions for verdict in confirmed)
         points = sum(verdict.points for verdict in confirmed)
+        where = "" if options.rule else f" in {counted(count_stanzas(folder), 'stanza')}"
         print(
-            f"{len(confirmed)} of {total} confirmed: {questions:,} questions to the second "
+            f"{len(confirmed)} of {total}{where} confirmed: {questions:,} questions to the second "
             f"solver, {points:,} elements compared"
         )
     if len(confirmed) < len(results):
