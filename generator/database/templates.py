@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from xflow.core.errors import RuleFileError
 from xflow.core.expressions import expression
 from xflow.generator.database.grouping import MISSING, Column, Reading, Slots, slots_of
 from xflow.ops import operator
@@ -183,7 +184,10 @@ def stanza_text(name: str, template: Template, labels: Sequence[str], rules: Seq
         own = {**dict(rule.lines()), **rule.notes}
         cases.append(Case(label, values, {key: own[key] for key in own if key not in shared}))
     text = written(name, shared, cases)
-    read_back = parse_rules(text, checked=False)
+    try:
+        read_back = parse_rules(text, checked=False)
+    except RuleFileError:
+        return apart
     return text if list(map(str, read_back)) == list(map(str, rules)) else apart
 
 

@@ -12,7 +12,7 @@ from xflow.core.registry import Attribute
 from xflow.generator.vocabularies.common import X, numbers
 from xflow.generator.vocabularies.convolutions import KERNEL, SPATIAL, C, S
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-from xflow.ops.quantized import SIGNED, SUM, TYPES, UNSIGNED
+from xflow.ops.quantized import SIGNED, TYPES, UNSIGNED
 
 ZERO, SHIFT, OUT = "zero", "shift", "out"
 SCALE, STEP, CODED = "scale", "step", "coded"
@@ -167,19 +167,6 @@ QUANTIZED = Family(
         ),
         _moved("sums in one axis", "N K L", (N, K, 2 * S), "Reshape", shape=(N, K, 2, S)),
         _moved("sums of one pixel", "N K", (N, K), "Unsqueeze", *SHIFTS, axes=(2, 3)),
-        Vocabulary(
-            "sums as scaled floats",
-            (Input("k", SUMS, "*S", (S,), dtype=SUM), Input("s", SCALE, "", ())),
-            (
-                Production("NearestFloat", (SUMS,), MADE),
-                Production("Mul", (MADE, SCALE), OUT),
-                Production("DequantizeSums", (SUMS, SCALE), OUT),
-            ),
-            (1, 1, 1),
-            exact=False,
-            ranks=RANKS,
-            roots=frozenset({OUT}),
-        ),
         Vocabulary(
             "codes of images",
             (

@@ -121,6 +121,9 @@ def test_weights_that_are_quantized_once_have_the_type_that_they_get() -> None:
     assert (names(units), units.cut_off) == ([], 1)
 
 
+SIZE = (1, 64, 56, 56)
+
+
 def product_of_codes(
     *,
     weights: str = "UINT8",
@@ -181,28 +184,26 @@ def test_columns_of_a_convolution_of_codes_take_their_time() -> None:
 
 def test_sums_become_floats_in_one_thread() -> None:
     """The runtime shares out products of tensors among threads, but no casts."""
-    sums = leaf("k", TensorType("INT32", (1, 64, 56, 56)))
-    s = leaf("s", TensorType("FLOAT", ()))
-    graph = Graph((call("DequantizeSums", sums, s),))
-    apart = Graph((call("Mul", call("NearestFloat", sums), s),))
+    made = call("NearestFloat", leaf("k", TensorType("INT32", (1, 64, 56, 56))))
+    graphs = [Graph((made,)), Graph((call("Mul", made, leaf("s", TensorType("FLOAT", ()))),))]
     one, other = (Estimator(replace(TargetModel(), threads=threads)) for threads in (1, 4))
-    assert one(graph) == other(graph)
-    assert one(apart) > other(apart) > other(graph)
+    assert one(graphs[0]) == other(graphs[0])
+    assert one(graphs[1]) > other(graphs[1]) > other(graphs[0])
 
 
 def test_what_makes_reals_of_codes_is_computed_for_each_reader() -> None:
-    sums = leaf("k", TensorType("INT32", (1, 64, 56, 56)))
-    s = leaf("s", TensorType("FLOAT", ()))
-    real = call("DequantizeSums", sums, s)
-    apart = call("Mul", call("NearestFloat", sums), s)
+    codes, zero = (leaf(name, TensorType("UINT8", size)) for name, size in (("k", SIZE), ("z", ())))
+    x, s = (leaf(name, TensorType("FLOAT", size)) for name, size in (("x", SIZE), ("s", ())))
+    real, scaled = call("DequantizeLinear", codes, s, zero), call("Mul", x, s)
     cost = Estimator()
 
-    def readers(value: Value, number: int) -> float:
-        axes = [call("Concat", value, leaf(f"x{k}", value.type), axis=1) for k in range(number)]
-        return cost(Graph(tuple(axes)))
+    def of_three_more(value: Value) -> float:
+        others = [leaf(f"x{k}", value.type) for k in range(4)]
+        read = [call("Concat", value, other, axis=1) for other in others]
+        return cost(Graph(tuple(read))) - cost(Graph((read[0],)))
 
-    for number, better in ((1, real), (4, apart)):
-        other = apart if better is real else real
-        assert readers(better, number) < readers(other, number)
-    assert cost(Graph((real,)), [Use.SEVERAL]) > cost(Graph((real,))) < cost(Graph((apart,)))
-    assert cost(Graph((apart,)), [Use.SEVERAL]) == cost(Graph((apart,)))
+    concatenating = cost(Graph((call("Concat", x, leaf("y", x.type), axis=1),)))
+    assert of_three_more(scaled) == pytest.approx(3 * concatenating)
+    assert of_three_more(real) == pytest.approx(3 * (concatenating + cost(Graph((real,)))))
+    assert cost(Graph((real,)), [Use.SEVERAL]) > cost(Graph((real,)))
+    assert cost(Graph((scaled,)), [Use.SEVERAL]) == cost(Graph((scaled,)))

@@ -203,17 +203,32 @@ def test_sums_that_the_runtime_merges_with_constants_stay_integers_where_bits_ar
     assert any(value.startswith("Conv(") for value in made) == taken
 
 
-@pytest.mark.parametrize("scale", [0.0123, 1e-38, 3e38, np.inf, np.nan, 0.0])
-def test_the_runtime_scales_sums_as_floats_of_32_bits(scale: float) -> None:
-    """`DequantizeSums` is one product, of what a Cast gives."""
-    model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 13]>
-    main (int32[N] k, float s) => (float[N] y, float[N] z) {
-        y = DequantizeLinear(k, s) f = Cast<to = 1>(k) z = Mul(f, s)
-    }""")
-    imported = import_model(ir.from_proto(model)).graph
-    assert {"DequantizeSums", "NearestFloat", "Mul"} == {
-        node.op.name for node in imported.nodes if isinstance(node.op, Operator)
-    }
-    sums = RNG.integers(-(2**31), 2**31, 1000).astype(np.int32) >> RNG.integers(0, 31, 1000)
-    one, other = run_onnxruntime(model, [sums.astype(np.int32), np.array(scale, np.float32)])
-    np.testing.assert_array_equal(one, other)
+def rules_of_reals() -> list[Rule]:
+    return [r for r in load_rules(default_directory()) if "DequantizeLinear" in r.operators]
+
+
+@pytest.mark.parametrize(
+    ("behind", "taken"),
+    [
+        ("y = Identity(x)", True),
+        ("y = Conv(x, w)", True),
+        ("h = Conv(x, w) y, o, u = DynamicQuantizeLinear(h)", True),
+        ("h = Conv(x, w) y = QuantizeLinear(h, s, z)", False),
+        ("h = ConvTranspose(x, w) g = Relu(h) y = QuantizeLinear(g, s, z)", False),
+        ("g = Softmax<axis = 1>(x) h = Reshape(g, n) y = QuantizeLinear(h, s, z)", False),
+        ("g = GlobalAveragePool(x) h = Neg(g) k = Conv(h, v) y = QuantizeLinear(k, s, z)", False),
+    ],
+)
+def test_floats_become_reals_of_codes_where_none_are_made_of_them_by_a_given_scale(
+    behind: str, taken: bool
+) -> None:
+    """Between a DequantizeLinear and a QuantizeLinear, the runtime makes codes of weights."""
+    model = parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 15]>
+    main (uint8[1, 3, 4, 4] a, uint8 z) => (y) <float[3, 3, 1, 1] w = {{1, 2, 3, 4, 5, 6, 7, 8, 9}},
+        float[1, 3, 1, 1] v = {{1, 2, 3}}, float s = {{0.1}}, int64[1] n = {{-1}}> {{
+        b = Cast<to = 1>(a) c = Cast<to = 1>(z) x = Sub(b, c) {behind}
+    }}""")
+    source = import_model(ir.from_proto(model))
+    steps = Steps(RuleIndex(rules_of_reals()), source.constants).of(source.graph)
+    made = {str(value) for step in steps for node in walk(step.after) for value in node.outputs}
+    assert any(value.startswith("DequantizeLinear(") for value in made) == taken

@@ -69,6 +69,7 @@ def test_values_may_be_operators_with_attributes_inputs_and_defaults() -> None:
         ("case first-axis", "case First", "'First' is no name of a case", 6),
         ("    set    search", "  set    search", "a line 'set' behind cases", 7),
         ("AXIS = 0; in x", "AXIS = OTHER; in x", "OTHER", 6),
+        ("AXIS = 0; in x[n", "AXIS = 0; in x[AXIS", "'in' of case first-axis contains AXIS", 6),
         ("= -1; in", f"= {'1' * 10_000}; in", "'from' of case last-axis has 20,0", 9),
     ],
 )
@@ -93,3 +94,19 @@ def test_cases_are_written_as_a_table_and_read_back() -> None:
         "  case     of-three PERM = [0, 1, 2]; in x[n, 1, 1]; where n >= 1",
     ]
     assert [rule.name for rule in parse_rules(text)] == ["transposed-short", "transposed-of-three"]
+
+
+def test_a_value_that_is_an_operand_is_one() -> None:
+    text = """
+    rule cut
+      in       x[n]
+      param    p q
+      from     Pad(x, pads=[0, 0 - AMOUNT])
+      to       Pad(x, pads=[0, -1 * AMOUNT])
+      case     two AMOUNT = p + q
+      case     one AMOUNT = p
+    """
+    two, one = parse_rules(text, checked=False)
+    assert two.lhs == "Pad(x, pads=[0, 0 - (p + q)])"
+    assert two.rhs == "Pad(x, pads=[0, -1 * (p + q)])"
+    assert one.rhs == "Pad(x, pads=[0, -1 * p])"

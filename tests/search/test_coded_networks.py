@@ -203,8 +203,8 @@ def test_what_several_operators_read_is_read_twice_where_a_region_is_timed(
     behind: tuple[str, ...], readers: int
 ) -> None:
     """What makes reals of codes runs for each of its readers."""
-    sums = leaf("k", TensorType("INT32", (2, 3)))
-    real = call("DequantizeSums", sums, leaf("s", TensorType("FLOAT", ())))
+    codes, zero = leaf("k", TensorType("INT8", (2, 3))), leaf("z", TensorType("INT8", ()))
+    real = call("DequantizeLinear", codes, leaf("s", TensorType("FLOAT", ())), zero)
     graph = Graph(tuple(call(name, real) for name in behind))
     constants = Constants(lambda _: None)
     region = region_of(graph, [real.node], constants, None, constants.contexts(graph))

@@ -70,11 +70,15 @@ class Observed(IntFlag):
     runtime folds these constants into its weights and its bias, and starts its sums with what is
     added: sums of integers are no integers then, and round. Or codes are made of it by a scale that
     is given: the runtime makes codes of the weights, too, by a scale of its own."""
+    QUANTIZED = 64
+    """Codes are made of it by a scale that is given, or of what is computed of it, at whatever
+    distance. If it is a real that was made of codes, the runtime computes what lies between on
+    codes as far as it can, and makes codes of weights that are floats for that."""
 
 
 TO_THE_BIT = Observed.DISCRETE | Observed.CODED
 """Where no bit of a value may change."""
-EVERYWHERE = Observed.LOST | TO_THE_BIT | Observed.RELATIVE | Observed.HIDDEN | Observed.MERGED
+EVERYWHERE = ~Observed.NOWHERE
 
 
 class Way(NamedTuple):
@@ -263,7 +267,7 @@ def _weighs(node: Node) -> bool:
 
 def _merged(node: Node, position: int, behind: Observed) -> bool:
     """Whether the runtime may merge what is done to an input here, or behind, into the input."""
-    if not isinstance(node.op, Leaf) and node.op.op_type == BY_GIVEN_SCALE and position == 0:
+    if _quantizes(node, position):
         return True
     if not behind & (TO_THE_BIT | Observed.MERGED) or _accumulates(node) or decides(node, position):
         return False
@@ -280,10 +284,15 @@ def _merged(node: Node, position: int, behind: Observed) -> bool:
     )
 
 
+def _quantizes(node: Node, position: int) -> bool:
+    """Whether an operator makes codes of an input by a scale that is given."""
+    return position == 0 and not isinstance(node.op, Leaf) and node.op.op_type in BY_GIVEN_SCALE
+
+
 def around_body(op_types: Iterable[str]) -> Observed:
     """How the outputs of a graph inside an operator are observed in a model of such operators."""
     makes_codes = not {*QUANTIZERS, *QUANTIZING, *STEPWISE}.isdisjoint(op_types)
-    return EVERYWHERE if makes_codes else EVERYWHERE & ~Observed.CODED
+    return EVERYWHERE if makes_codes else EVERYWHERE & ~(Observed.CODED | Observed.QUANTIZED)
 
 
 def observes(node: Node, what: Observed) -> bool:
@@ -296,14 +305,18 @@ def observes(node: Node, what: Observed) -> bool:
 
 
 def contexts(graph: Graph, outputs: Sequence[Observed]) -> dict[Value, Observed]:
-    """How each float value of `graph` is observed, given how its `outputs` are outside."""
+    """How each float value of `graph` is observed, given how its `outputs` are outside.
+
+    Of constants it is only whether they are `Observed.QUANTIZED`.
+    """
     found: dict[Value, Observed] = {}
     for value, outside in zip(graph.outputs, outputs, strict=True):
         found[value] = found.get(value, Observed.NOWHERE) | outside
     for node in reversed(graph.nodes):
         for position, value in enumerate(node.inputs):
-            if value.type.dtype in FLOATS and not value.is_constant:
-                own = read_by(node, position, found)
+            if value.type.dtype in FLOATS:
+                read = _quantized_by if value.is_constant else read_by
+                own = read(node, position, found)
                 found[value] = found.get(value, Observed.NOWHERE) | own
     return found
 
@@ -344,11 +357,19 @@ def read_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Obser
         own |= Observed.CODED
     if _merged(node, position, behind):
         own |= Observed.MERGED
+    own |= _quantized_by(node, position, known)
     if divides(node, position):
         own |= Observed.RELATIVE
     elif _keeps(node, position):
         own |= behind & Observed.RELATIVE
     return own
+
+
+def _quantized_by(node: Node, position: int, known: Mapping[Value, Observed]) -> Observed:
+    if _quantizes(node, position):
+        return Observed.QUANTIZED
+    found = any(known.get(value, Observed.NOWHERE) & Observed.QUANTIZED for value in node.outputs)
+    return Observed.QUANTIZED if found else Observed.NOWHERE
 
 
 def sensitive_outside(

@@ -21,8 +21,9 @@ class Made(Enum):
     NUMBERS = "numbers, whatever the inputs are"
 
 
-BY_GIVEN_SCALE: Final = "QuantizeLinear"
-QUANTIZERS: Final = (BY_GIVEN_SCALE, "DynamicQuantizeLinear")
+BY_GIVEN_SCALE: Final = ("QuantizeLinear", f"{CONTRIB}::QuantizeLinear")
+"""Operators that make codes of floats by a scale that is an input."""
+QUANTIZERS: Final = ("QuantizeLinear", "DynamicQuantizeLinear")
 """Operators of ONNX that make codes of floats."""
 QUANTIZING: Final = tuple(
     f"{CONTRIB}::{name}"

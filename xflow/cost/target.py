@@ -231,7 +231,7 @@ class TargetModel:
     """Operators that the runtime has no kernel for, and how many it calls instead. HardSwish, for
     which it calls HardSigmoid and Mul, is left out: a model has these two instead, and at equal
     cost the single activation is preferred."""
-    copied: frozenset[str] = frozenset({"DequantizeLinear", "DequantizeSums"})
+    copied: frozenset[str] = frozenset({"DequantizeLinear"})
     """Operators that the runtime copies, so that each of their readers has one of its own."""
     several: int = 3
     """How many readers stand for several that are not seen."""

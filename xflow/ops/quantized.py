@@ -27,7 +27,7 @@ from xflow.core.registry import (
     require,
 )
 from xflow.core.size import Size, product
-from xflow.core.sorts import CODE, CODES, ELEMENT, INT, REAL, SINGLE, integer_range
+from xflow.core.sorts import CODE, CODES, ELEMENT, INT, integer_range
 from xflow.core.spec import Index, Scalar, call
 from xflow.ops.conv import Conv
 from xflow.ops.elementwise import Elementwise
@@ -355,57 +355,6 @@ class DequantizeLinear(Scaled):
         if scale.dtype.kind == "f":
             steps = steps.astype(scale.dtype)
         return [np.asarray(steps * scale)]
-
-
-@register
-class DequantizeSums(Elementwise):
-    """The reals ``k * s`` that sums k of products of codes are, for a scale s, which is one number.
-
-    ONNX has zero points and scales along an axis for them, too.
-    """
-
-    name = "DequantizeSums"
-    op_type = "DequantizeLinear"
-    takes: ClassVar[tuple[str, ...]] = (INT, ELEMENT)
-    arity = (2, 2)
-    since = 10
-    folds = False  # a bias of codes is part of what the runtime computes on codes
-    examples = (
-        Example(((2, 3), ()), {}, (INT, REAL)),
-        Example(((), ()), {}, (INT, REAL)),
-        Example(((0, 2), ()), {}, (INT, REAL)),
-    )
-
-    def element_types(
-        self, inputs: Sequence[str], attributes: Attributes, dtype: str
-    ) -> tuple[str, ...]:
-        made = super().element_types(inputs, attributes, dtype)
-        if inputs[0] not in (INT, SUM) or inputs[1] not in (REAL, SINGLE):
-            raise ShapeError(f"{self.name} makes no {inputs[1]} of {inputs[0]}")
-        return made
-
-    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
-        sums, scale = shapes
-        require(not scale, f"the scale of {self.name} is one number")
-        return [sums]
-
-    def tasks(self, shapes: Sequence[Shape], attributes: Attributes) -> Size | None:
-        return 1
-
-    def of(self, *elements: Scalar) -> Scalar:
-        total, scale = elements
-        return call("nearest", total) * scale
-
-    def compute(self, *arrays: Array) -> Array:
-        sums, scale = arrays
-        return np.asarray(sums.astype(np.float32) * scale)
-
-    def from_onnx(self, call: OnnxCall) -> Understood | None:
-        plain = {"axis", "saturate", "block_size", "output_dtype"}
-        known = call.types[:1] == (SUM,) and len(call.shapes) == len(self.takes)
-        if not known or set(call.attributes) - plain or call.attributes.get("block_size", 0):
-            return None
-        return None if call.attributes.get("output_dtype", 0) else ({}, (0, 1))
 
 
 @register

@@ -8,7 +8,8 @@ stands at a place is asked in this order:
    the runtime's kernels give other last digits at other places of a tensor: nothing discrete may
    depend on these. Nor may it depend, with constants between, on sums of floats that take the place
    of what has none, as of integers, or the other way round: the runtime folds such constants into
-   the weights of products, see `Observed.MERGED`.
+   the weights of products, see `Observed.MERGED`. And where codes are made later, at whatever
+   distance, no DequantizeLinear takes the place of what has none, see `Observed.QUANTIZED`.
 2. Otherwise the conditions on values have to be known: of constants by their data, of what is
    computed by its range. What may be NaN, but not infinite, may stand for a number where the new
    results read no element of it that the old ones do not, see `xflow.analysis.nan_spread`.
@@ -107,9 +108,11 @@ class Places:
         if match.dtype not in FLOATS:
             return Observed.NOWHERE
         merged = Observed.MERGED if _changes_sums(match, after) else Observed.NOWHERE
+        if _makes_reals_of_codes(match, after):
+            merged |= Observed.QUANTIZED
         if instance.exact == BITS:
             differs = any(map(_may_differ, match.nodes)) or self._rounds_once(match, after)
-            return TO_THE_BIT if differs else merged
+            return TO_THE_BIT | merged if differs else merged
         for fact in instance.facts:
             source = match.bindings.get(fact.name)
             if source is None or self.holds(fact, source):
@@ -118,7 +121,7 @@ class Places:
                 return f"it is not known whether {fact}"
         if any(map(self._rounds_to_integers, match.nodes)):
             return "a sum of it rounds to integers, as a large constant is added"
-        forbidden = merged if instance.exact else TO_THE_BIT
+        forbidden = merged if instance.exact else TO_THE_BIT | merged
         for old, new in zip(match.roots, after, strict=True):
             if old.type.dtype in FLOATS:
                 found = self._of_result(instance, match, old, new)
@@ -236,6 +239,16 @@ def _changes_sums(match: Match, after: Sequence[Value]) -> bool:
     """Whether sums of floats take the place of what has none, as of integers, or it their place."""
     made = any(map(sums_floats, walk(after, {*match.bindings.values()})))
     return made != any(map(sums_floats, match.nodes))
+
+
+def _makes_reals_of_codes(match: Match, after: Sequence[Value]) -> bool:
+    """Whether `after` has a DequantizeLinear, and what it replaces has none."""
+
+    def is_one(node: Node) -> bool:
+        return isinstance(node.op, Operator) and node.op.op_type == "DequantizeLinear"
+
+    made = any(map(is_one, walk(after, {*match.bindings.values()})))
+    return made and not any(map(is_one, match.nodes))
 
 
 def _is_so(fact: Fact, known: Range) -> bool:

@@ -45,6 +45,9 @@ WIDTH = 110
 SEMICOLONS = ("set", "proof", "numerics")
 """Keys of lines that contain semicolons, which stand below a case and not beside it."""
 
+OPERATORS = ("+", "-", "*", "/", "%")
+"""What an expression of sizes consists of, besides names and numbers."""
+
 _VALUE = re.compile(r"([A-Z][A-Z0-9_]*) = (\S.*)")
 _LABEL = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _CALL = re.compile(r"([A-Z]\w*)\((.*)\)", re.DOTALL)
@@ -110,6 +113,10 @@ def expanded(shared: Mapping[str, str], cases: Sequence[Case]) -> Iterator[dict[
             if key in shared:
                 what = f"case {case.label} says {key!r}, which the rule says for all its cases"
                 raise RuleFileError(what, case.where)
+            unfilled = frozenset() if key in NOTES else _words(case.lines[key]) & names.keys()
+            if unfilled:
+                what = f"the line {key!r} of case {case.label} contains {min(unfilled)}"
+                raise RuleFileError(what, case.where, "placeholders stand in lines of all cases")
         for name in names:
             if name not in case.values:
                 raise RuleFileError(f"case {case.label} gives no value to {name}", case.where)
@@ -157,7 +164,14 @@ def _filled(text: str, values: Mapping[str, str], inputs: Set[str]) -> str:
             plain[name] = given[1] if given is not None and name in inputs else value
     if not plain:
         return text
-    return re.sub(rf"\b({'|'.join(plain)})\b", lambda match: plain[match[1]], text)
+    return re.sub(rf"\b({'|'.join(plain)})\b", lambda match: _value(plain[match[1]], match), text)
+
+
+def _value(value: str, place: re.Match[str]) -> str:
+    """A value as it stands at a placeholder's place, in parentheses if it is an operand there."""
+    before, behind = place.string[: place.start()].rstrip(), place.string[place.end() :].lstrip()
+    operand = before.endswith(OPERATORS) or behind.startswith(OPERATORS)
+    return f"({value})" if operand and re.search(r"[-+*/%]", value) else value
 
 
 def _called(text: str, name: str, operator: str, attributes: str) -> str:
