@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
+from xflow.core.expressions import expression
 from xflow.core.registry import Operator
 from xflow.generator.generalization.wording import kebab
 from xflow.ops import operator
@@ -39,7 +40,8 @@ class Limits:
 LIMITS = (Limits(2, 4), Limits(2, 3), Limits(1, 2))
 """By how many placeholders stand for operators."""
 
-_INPUT = re.compile(r"([A-Za-z]\w*)\s*\[[^\]]*\](?::\w+)?")
+INPUT = re.compile(r"([A-Za-z]\w*)\s*\[[^\]]*\](?::\w+)?")
+"""An input with its sizes in the line ``in``; its name is the first group."""
 
 Column = tuple[str, ...]
 """The values of a placeholder, case by case."""
@@ -102,7 +104,7 @@ class Reading:
 
 def read(rule: Rule) -> Reading:
     """Take a rule apart."""
-    inputs = tuple((match[1], match[0]) for match in _INPUT.finditer(rule.inputs))
+    inputs = tuple((match[1], match[0]) for match in INPUT.finditer(rule.inputs))
     places = {name: f"${number}" for number, (name, _) in enumerate(inputs)}
     calls: list[Call] = []
 
@@ -120,7 +122,7 @@ def read(rule: Rule) -> Reading:
                 return places.get(name, name)
         return ast.unparse(tree)
 
-    sides = [form(ast.parse(side, mode="eval").body) for side in (rule.lhs, rule.rhs)]
+    sides = [form(expression(side)) for side in (rule.lhs, rule.rhs)]
     return Reading(rule, " = ".join(sides), tuple(calls), inputs)
 
 

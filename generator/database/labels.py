@@ -14,7 +14,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from xflow.generator.database.grouping import kind_of, read
+from xflow.core.expressions import expression
+from xflow.generator.database.grouping import INPUT, kind_of, read
 from xflow.generator.database.templates import Placeholder, Template
 from xflow.generator.generalization.wording import kebab, stem_of
 from xflow.ops import operator, operators
@@ -48,7 +49,7 @@ def attribute_words(op: str, name: str, value: str) -> str:
         if spec is None or not isinstance(spec.default, int | str):
             return f"default-{_slug(name)}"
         value = repr(spec.default)
-    tree = ast.parse(value, mode="eval").body
+    tree = expression(value)
     match tree:
         case ast.List(elts=[only]) if name in ("axes", "axis"):
             return f"{_place(ast.unparse(only))}-axis"
@@ -163,7 +164,7 @@ def _value_parts(placeholder: Placeholder, number: int) -> Parts:
 @cache
 def _attributes(value: str) -> Mapping[str, str]:
     """The attributes that come with an operator, the value of a placeholder."""
-    tree = ast.parse(value, mode="eval").body
+    tree = expression(value)
     keywords = tree.keywords if isinstance(tree, ast.Call) else []
     return {str(each.arg): ast.unparse(each.value) for each in keywords}
 
@@ -254,7 +255,7 @@ def _stanza_parts(template: Template) -> dict[str, str]:
     placeholders = {each.name for each in template.placeholders}
     stands_for = template.operators
     for mark, side in (("", template.lhs), ("to ", template.rhs)):
-        tree = ast.parse(side, mode="eval").body
+        tree = expression(side)
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         for place, call in enumerate(calls):
             op = ast.unparse(call.func)
@@ -265,8 +266,8 @@ def _stanza_parts(template: Template) -> dict[str, str]:
                     key = f"{mark}{place} {each.arg}"
                     parts[key] = attribute_words(op, str(each.arg), value)
         parts[f"{mark}leaves"] = f"{_slug(mark)}-{_leaves(tree)}".strip("-")
-    for text in re.findall(r"[A-Za-z]\w*\s*\[[^\]]*\](?::\w+)?", template.inputs):
-        parts[f"in {text.partition('[')[0]}"] = _input_words(text)
+    for match in INPUT.finditer(template.inputs):
+        parts[f"in {match[1]}"] = _input_words(match[0])
     shared = [_line_parts(rule) for rule in template.rules]
     parts |= {key: text for key, text in shared[0].items() if all(s[key] == text for s in shared)}
     varying = [_slug(each.kind) for each in template.placeholders if each.op]

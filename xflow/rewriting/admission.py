@@ -29,7 +29,7 @@ differences are lost, see `xflow.rewriting.cancellation`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -107,12 +107,10 @@ class Places:
         """
         if match.dtype not in FLOATS:
             return Observed.NOWHERE
-        merged = Observed.MERGED if _changes_sums(match, after) else Observed.NOWHERE
-        if _makes_reals_of_codes(match, after):
-            merged |= Observed.QUANTIZED
+        served = _served_otherwise(match.nodes, tuple(walk(after, {*match.bindings.values()})))
         if instance.exact == BITS:
             differs = any(map(_may_differ, match.nodes)) or self._rounds_once(match, after)
-            return TO_THE_BIT | merged if differs else merged
+            return TO_THE_BIT | served if differs else served
         for fact in instance.facts:
             source = match.bindings.get(fact.name)
             if source is None or self.holds(fact, source):
@@ -121,7 +119,7 @@ class Places:
                 return f"it is not known whether {fact}"
         if any(map(self._rounds_to_integers, match.nodes)):
             return "a sum of it rounds to integers, as a large constant is added"
-        forbidden = merged if instance.exact else TO_THE_BIT | merged
+        forbidden = served if instance.exact else TO_THE_BIT | served
         for old, new in zip(match.roots, after, strict=True):
             if old.type.dtype in FLOATS:
                 found = self._of_result(instance, match, old, new)
@@ -235,20 +233,22 @@ def _may_differ(node: Node) -> bool:
     return approximates(op, tuple(sorted(node.attributes.items())), len(node.inputs))
 
 
-def _changes_sums(match: Match, after: Sequence[Value]) -> bool:
-    """Whether sums of floats take the place of what has none, as of integers, or it their place."""
-    made = any(map(sums_floats, walk(after, {*match.bindings.values()})))
-    return made != any(map(sums_floats, match.nodes))
+def _served_otherwise(old: Collection[Node], new: Collection[Node]) -> Observed:
+    """Where the runtime, as it loads a model, makes other bits of `new` operators than of `old`.
+
+    That is where sums of floats take the place of what has none, as of sums of integers, or the
+    other way round; and where a DequantizeLinear takes the place of what has none.
+    """
+    found = Observed.NOWHERE
+    if any(map(sums_floats, new)) != any(map(sums_floats, old)):
+        found |= Observed.MERGED
+    if any(map(_makes_reals_of_codes, new)) and not any(map(_makes_reals_of_codes, old)):
+        found |= Observed.QUANTIZED
+    return found
 
 
-def _makes_reals_of_codes(match: Match, after: Sequence[Value]) -> bool:
-    """Whether `after` has a DequantizeLinear, and what it replaces has none."""
-
-    def is_one(node: Node) -> bool:
-        return isinstance(node.op, Operator) and node.op.op_type == "DequantizeLinear"
-
-    made = any(map(is_one, walk(after, {*match.bindings.values()})))
-    return made and not any(map(is_one, match.nodes))
+def _makes_reals_of_codes(node: Node) -> bool:
+    return isinstance(node.op, Operator) and node.op.op_type == "DequantizeLinear"
 
 
 def _is_so(fact: Fact, known: Range) -> bool:
