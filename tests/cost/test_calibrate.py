@@ -306,8 +306,41 @@ class TestNumbers:
 
     def test_peak_is_the_arithmetic_in_a_second_of_one_thread(self) -> None:
         _, tokens, width = probes.ROWS
-        found = numbers(FakeMeasurer({"Gemm": 1e-4}))
-        assert found["peak.Gemm"] == pytest.approx(2 * tokens * width**2 / 1e-4 / 2, rel=0.05)
+        found = numbers(FakeMeasurer({"Gemm": 1e-3}))
+        assert found["peak.Gemm"] == pytest.approx(2 * tokens * width**2 / 1e-3 / 2, rel=0.05)
+
+    def test_no_peak_is_beyond_what_a_core_can_do(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("xflow.cost.calibration.calibrate.most_flops", lambda: 4e11)
+        found = numbers(FakeMeasurer({"Gemm": 1e-4, "ConvInteger": 1e-5}))
+        assert "peak.Gemm" not in found
+        assert "peak.ConvInteger" in found  # of integers it does more at a time
+
+    def test_what_slows_the_first_models_down_makes_nothing_slow(self) -> None:
+        class Disturbed(FakeMeasurer):
+            def time_together(self, models: Sequence[Any], seconds: float, **_: Any) -> list[Any]:
+                factor = 1.0 if self.models else 4.0
+                timed = super().time_together(models, seconds)
+                return [Timing(tuple(factor * sample for sample in t.samples)) for t in timed]
+
+        found, plain = numbers(Disturbed({})), numbers(FakeMeasurer({}))
+        assert found["bandwidth"] == pytest.approx(plain["bandwidth"], rel=0.01)
+        assert found["slow.Add"] == pytest.approx(plain["slow.Add"], rel=0.01)
+
+    def test_products_are_timed_beside_a_product(self) -> None:
+        """What slows the memory down leaves the arithmetic as it was, and so must the reference."""
+        seen: list[set[str]] = []
+
+        class Watched(FakeMeasurer):
+            def time_together(self, models: Sequence[Any], seconds: float, **_: Any) -> list[Any]:
+                loaded = map(onnx.load_from_string, models)
+                seen.append({node.op_type for model in loaded for node in model.graph.node})
+                return super().time_together(models, seconds)
+
+        calibrate(Watched({}))
+        for operators_together in seen:
+            if operators_together & {"Conv", "Gemm", "Attention", "ConvTranspose"}:
+                assert "MatMul" in operators_together
+        assert any({"Conv", "MatMul", "Gemm", "Attention"} <= each for each in seen)
 
     def test_calls_are_what_small_operators_take(self) -> None:
         found = numbers(FakeMeasurer({}))

@@ -19,6 +19,8 @@ LISTENING_S = 0.3
 WATCHED_S, STALE_S = 1.0, 4.0
 """Seconds after which they are looked at again, and after which nothing is known of them."""
 
+MOST_HERTZ = 7e9
+
 
 def usable_cores() -> int:
     """Return how many physical cores this process may use, at least 1.
@@ -43,6 +45,16 @@ def vector_floats() -> int | None:
     except (ImportError, AttributeError):
         return None
     return (16 if found.get("AVX512F") else 8) if is_x86() else None
+
+
+def most_flops() -> float:
+    """Return more than the operations on numbers of 32 bits that a core can do in a second.
+
+    Two units that multiply and add a register each, at a frequency that no processor has; infinity
+    where the processor is unknown.
+    """
+    floats = vector_floats()
+    return math.inf if floats is None else 2 * 2 * floats * MOST_HERTZ
 
 
 def _allowed_processors() -> list[int]:

@@ -42,7 +42,7 @@ SECONDS = (1e-9, 1e5)
 """Least and most seconds of one run; a stored value outside of these is no measurement."""
 # The number in a table's name stands for its layout and for how sessions are timed: what other
 # versions of this program have measured is left alone.
-COSTS, CALIBRATIONS, SOLUTIONS = "region_cost_2", "calibration_3", "solution_2"
+COSTS, CALIBRATIONS, SOLUTIONS = "region_cost_2", "calibration_4", "solution_2"
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS {COSTS} (
     processor TEXT NOT NULL,

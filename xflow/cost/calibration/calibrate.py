@@ -2,8 +2,10 @@
 
 Every number is the time of a probe (`probes`), divided by the estimate of the probe's graph where
 that number is 1: so what is counted, and how, is defined in the estimate alone. Probes are timed
-together with one reference, whose drift is taken out. A number whose probe fails, is lost in the
-noise or is out of range keeps its default, in proportion to the machine's speed, see `numbers`.
+together with a reference, whose drift is taken out: probes of products with a product of matrices,
+and others with products of elements, since what slows the memory down leaves the arithmetic as it
+was. A number whose probe fails, is lost in the noise or is out of range keeps its default, in
+proportion to the machine's speed, see `numbers`.
 """
 
 from __future__ import annotations
@@ -28,13 +30,14 @@ from xflow.cost.calibration.numbers import (
     BLOCKS,
     default_of,
     is_alike,
+    is_of_codes,
     is_sane,
     with_numbers,
 )
 from xflow.cost.calibration.probes import Constants, Probe
 from xflow.cost.comparison import Timing
 from xflow.cost.estimate import Estimator
-from xflow.cost.machine import LISTENING_S, Crowd, is_x86, vector_floats
+from xflow.cost.machine import LISTENING_S, Crowd, is_x86, most_flops, vector_floats
 from xflow.cost.measure import Measurer
 from xflow.cost.store import Platform, Store
 from xflow.cost.target import Layout, TargetModel
@@ -54,6 +57,8 @@ OPSET = 21
 """Opset of the models, unless an operator is newer: the first with all normalizations."""
 BATCH = 9
 """Models that are loaded at a time, and run in turns."""
+PRODUCTS = frozenset({"attention", "contraction", "convolution"})
+"""The roles of operators that are bound by arithmetic."""
 LOADING_S = 20.0
 SURE = 3.0
 """How many times its standard error a time has to be."""
@@ -76,10 +81,11 @@ class Number:
 
 @dataclass(frozen=True)
 class _Took:
-    """The seconds of one run of a graph, and their standard error."""
+    """The time of a run of a graph, and its standard error, as parts of that of a reference."""
 
-    seconds: float
+    part: float
     error: float
+    beside: Graph
 
 
 @dataclass(frozen=True)
@@ -173,13 +179,16 @@ class _Calibrator:
         self.seconds = seconds
         self.progress = progress
         self.threads = measurer.target.threads
+        is_cpu = measurer.target.provider == "cpu"
+        self.most_flops = most_flops() if is_cpu else math.inf
         self.default = TargetModel(threads=self.threads)
         self.constants = Constants(probes.BATCHES[measurer.target.provider])
         self.reference = probes.reference(self.constants)
+        self.product = peak_probes.reference(self.constants)
         self.nothing = probes.nothing(self.constants)
         self.timings: dict[Graph, _Took | Failed] = {}
-        self.scale = 0.0
-        """The seconds of the first reference."""
+        self.references_s: dict[Graph, list[float]] = {self.reference: [], self.product: []}
+        """The seconds that each of the two references took, batch by batch."""
         self.batch_s = 0.0
         """Seconds of running for a batch of models."""
         self.numbers: dict[str, Number] = {}
@@ -213,23 +222,23 @@ class _Calibrator:
         return Calibration(tuple(self.numbers.values()))
 
     def time(self, wanted: Sequence[Probe]) -> None:
-        """Time the graphs of all probes, some at a time, on the scale of the first reference."""
-        batches: list[list[Graph]] = [[self.nothing]]
-        for probe in wanted:
-            graphs = [g for g in (probe.graph, probe.base) if g is not None]
-            if len(batches[-1]) + len(graphs) > BATCH:
-                batches.append([])
-            batches[-1] += graphs
+        """Time the graphs of all probes, some at a time, each beside a reference of its kind."""
+        products = [probe for probe in wanted if _has_products(probe)]
+        others = [probe for probe in wanted if not _has_products(probe)]
+        batches = [
+            *((self.reference, graphs) for graphs in _batches(others, [self.nothing])),
+            *((self.product, graphs) for graphs in _batches(products)),
+        ]
         self.batch_s = self.batch_s or self.seconds / len(batches)
-        for number, graphs in enumerate(batches):
+        for number, (beside, graphs) in enumerate(batches):
             self.progress("calibrate", {"part": number + 1, "of": len(batches)})
-            timed = self.time_together([self.reference, *graphs], self.batch_s)
-            reference = timed[self.reference]
+            timed = self.time_together([beside, *graphs], self.batch_s)
+            reference = timed[beside]
             if isinstance(reference, Timing):
-                self.scale = self.scale or reference.median
+                self.references_s[beside].append(reference.median)
             for graph, timing in timed.items():
                 if not isinstance(self.timings.get(graph), _Took):
-                    self.timings[graph] = _took(timing, reference, self.scale)
+                    self.timings[graph] = _took(timing, reference, beside)
 
     def set_alike(
         self, wanted: Mapping[str, Sequence[Probe]], values: Values, usual: float | None
@@ -289,10 +298,15 @@ class _Calibrator:
         if isinstance(base, Failed):
             return base
         calls = 0.0 if per is _count else self.overhead * self.amount(probe, _count)
-        seconds = mine.seconds - base.seconds - calls
-        if seconds < SURE * math.hypot(mine.error, base.error):
+        here, there = (self.reference_seconds(each.beside) for each in (mine, base))
+        seconds = here * mine.part - there * base.part - calls
+        if seconds < SURE * math.hypot(here * mine.error, there * base.error):
             return Failed("lost in the noise")
         return seconds / (1.0 if per is None else self.amount(probe, per))
+
+    def reference_seconds(self, reference: Graph) -> float:
+        """The seconds of a reference in most batches: in some, something else came in between."""
+        return statistics.median(self.references_s[reference])
 
     def amount(self, probe: Probe, measure: Measure) -> float:
         """The amount that the estimate counts in a probe, less that of its base."""
@@ -409,7 +423,8 @@ class _Calibrator:
         failed = [value.reason for value in values if isinstance(value, Failed)]
         measured = float(statistics.median(found)) if found else None
         reason = "" if found else failed[0]
-        if measured is not None and not is_sane(name, measured):
+        most = self.most_flops if name.startswith("peak.") and not is_of_codes(name) else math.inf
+        if measured is not None and not (is_sane(name, measured) and measured <= most):
             measured, reason = None, f"makes no sense: {measured:.3g}"
         self.numbers[name] = Number(name, default, measured, reason)
 
@@ -421,15 +436,30 @@ class _Calibrator:
         return known.measured
 
 
-def _took(timing: Timing | Failed, reference: Timing | Failed, scale: float) -> _Took | Failed:
-    """A timing on the scale where the reference takes `scale` seconds."""
+def _has_products(probe: Probe) -> bool:
+    """Whether a probe takes the time of convolutions, products of matrices or attentions."""
+    return any(node.role in PRODUCTS for node in probe.graph.nodes)
+
+
+def _batches(wanted: Sequence[Probe], first: Sequence[Graph] = ()) -> list[list[Graph]]:
+    """The graphs of probes as they are loaded together, each with its base, behind the `first`."""
+    batches = [list(first)]
+    for probe in wanted:
+        graphs = [g for g in (probe.graph, probe.base) if g is not None]
+        if len(batches[-1]) + len(graphs) > BATCH:
+            batches.append([])
+        batches[-1] += graphs
+    return [graphs for graphs in batches if graphs]
+
+
+def _took(timing: Timing | Failed, reference: Timing | Failed, beside: Graph) -> _Took | Failed:
+    """A timing as a part of that of the reference `beside` it."""
     if isinstance(timing, Failed):
         return timing
     if isinstance(reference, Failed):
         return reference
-    factor = scale / reference.median
-    error = timing.spread * timing.median / math.sqrt(len(timing.samples))
-    return _Took(timing.median * factor, error * factor)
+    part = timing.median / reference.median
+    return _Took(part, timing.spread * part / math.sqrt(len(timing.samples)), beside)
 
 
 def _is_usual(number: Number, factor: float) -> bool:

@@ -158,6 +158,11 @@ def is_alike(default: float, value: float) -> bool:
     return 1 / ALIKE < value / default < ALIKE
 
 
+def is_of_codes(name: str) -> bool:
+    """Whether a number is the peak of a kernel on codes or integers."""
+    return ON_CODES in name or "Integer" in name
+
+
 def is_sane(name: str, value: float) -> bool:
     """Whether a value is plausible for a number."""
     if name == "layout.block":

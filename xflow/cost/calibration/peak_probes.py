@@ -21,6 +21,12 @@ ROW_OF = 5
 """Operators in a row."""
 
 
+def reference(constants: Constants) -> Graph:
+    """A product of matrices: the reference for operators that are bound by their arithmetic."""
+    width = ROWS[2]
+    return Graph((call("MatMul", constants.input(ROWS), constants.weight(width, width)),))
+
+
 def peaks(constants: Constants) -> Iterator[Probe]:
     """Operators that are bound by their arithmetic."""
     for shape, kernel in (
@@ -30,35 +36,10 @@ def peaks(constants: Constants) -> Iterator[Probe]:
         ((1, 256, 14, 14), 3),
     ):
         yield convolution("peak.Conv", constants, shape, kernel)
-    for dtype, name in (("UINT8", "peak.ConvInteger"), ("INT8", "peak.ConvInteger.signed")):
-        images = [
-            call(
-                "ConvInteger",
-                constants.input(IMAGE, "UINT8"),
-                constants.codes(dtype, IMAGE[1], IMAGE[1], 3, 3),
-                constants.codes("UINT8"),
-                constants.codes(dtype),
-                pads=(1, 1, 1, 1),
-            )
-            for _ in range(constants.copies)
-        ]
-        yield Probe(name, Graph(tuple(images)))
-    for dtype, name in (("UINT8", "peak.MatMulInteger"), ("INT8", "peak.MatMulInteger.signed")):
-        rows = [
-            call(
-                "MatMulInteger",
-                constants.codes(dtype, ROWS[2], ROWS[2]),
-                constants.input((ROWS[0], *ROWS[:0:-1]), "UINT8"),
-                constants.codes(dtype),
-                constants.codes("UINT8"),
-            )
-            for _ in range(constants.copies)
-        ]
-        yield Probe(name, Graph(tuple(rows)))
     for name in ("MaxPool", "AveragePool"):
         yield pool(f"peak.{name}", name, constants, IMAGE[1])
     tokens, width, heads = ROWS[1], ROWS[2], SCORES[1]
-    # Of the same sizes as the products of matrices, instead of which they may stand.
+    # What may stand in the place of each other has the same sizes, and is timed together.
     yield pixels("peak.Conv.pixels", constants, (1, width, 1, tokens))
     for inner, outer in ((width, width), (width, 4 * width), (4 * width, width)):
         products = [
@@ -95,6 +76,31 @@ def peaks(constants: Constants) -> Iterator[Probe]:
         for _ in range(constants.copies)
     ]
     yield Probe("peak.Gemm", Graph(tuple(dense)))
+    for dtype, name in (("UINT8", "peak.ConvInteger"), ("INT8", "peak.ConvInteger.signed")):
+        images = [
+            call(
+                "ConvInteger",
+                constants.input(IMAGE, "UINT8"),
+                constants.codes(dtype, IMAGE[1], IMAGE[1], 3, 3),
+                constants.codes("UINT8"),
+                constants.codes(dtype),
+                pads=(1, 1, 1, 1),
+            )
+            for _ in range(constants.copies)
+        ]
+        yield Probe(name, Graph(tuple(images)))
+    for dtype, name in (("UINT8", "peak.MatMulInteger"), ("INT8", "peak.MatMulInteger.signed")):
+        rows = [
+            call(
+                "MatMulInteger",
+                constants.codes(dtype, ROWS[2], ROWS[2]),
+                constants.input((ROWS[0], *ROWS[:0:-1]), "UINT8"),
+                constants.codes(dtype),
+                constants.codes("UINT8"),
+            )
+            for _ in range(constants.copies)
+        ]
+        yield Probe(name, Graph(tuple(rows)))
     grown = [
         call(
             "ConvTranspose",
