@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,12 @@ from xflow.blocks.find import (
     may_be_operators,
 )
 from xflow.blocks.functions import FURTHEST
+from xflow.cost.target import TargetModel
 from xflow.onnx.importer import import_model
 from xflow.ops.functions import Tanh
+from xflow.pipeline import attempts
 from xflow.pipeline.explanation import explain_report
+from xflow.report.block_account import TAKEN_APART
 from xflow.report.report import Block, BlockForm
 from xflow.report.sentences import block_lines
 from xflow.report.tables import render
@@ -210,6 +214,26 @@ def test_a_block_is_followed_through_its_rewrite() -> None:
     assert (gelu.before.by, gelu.after) == ("none", BlockForm("operator", "Gelu"))
     assert gelu.nodes == ("a", "e", "s", "h", "z")
     assert all(block.recognised for block in report.blocks)
+
+
+def test_an_operator_that_was_taken_apart_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    def target(threads: int) -> TargetModel:
+        plain = TargetModel(threads=threads)
+        return replace(plain, slow={**plain.slow, "Mish": 100.0})
+
+    monkeypatch.setattr(attempts, "TargetModel", target)
+    model = graph("y = Mish(x)")
+    model.opset_import[0].version = 22
+    report = xflow.optimize(
+        model,
+        cost="estimated",
+        budget=5,
+        check=1,
+        rules=rules_over("Mish", "Mul", "Softplus", "Tanh"),
+    ).report
+    (block,) = report.blocks
+    assert (block.before.by, block.recognised) == ("operator", False)
+    assert block.reason == TAKEN_APART
 
 
 def test_the_operators_of_another_domain_are_blocks() -> None:

@@ -20,6 +20,7 @@ from xflow.report.report import NEIGHBOURS, Block, BlockForm
 from xflow.rewriting.trace import Trace
 
 _SPELLED = BlockForm("none")
+TAKEN_APART = "its operators cost less than the one that computed it before"
 
 
 def account_for_blocks(
@@ -47,7 +48,9 @@ def account_for_blocks(
         theirs, reason = _SPELLED, ""
         if other is not None:
             theirs = after.form(other)
-            reason = "" if theirs != _SPELLED else after.reason(other, limit)
+            if theirs == _SPELLED:
+                was_one = mine != _SPELLED
+                reason = TAKEN_APART if was_one else after.reason(other, limit)
         elif mine == _SPELLED:
             reason = "it was rewritten into something that does not look like one any more"
         else:  # a normalization that became part of weights, an activation of another one
