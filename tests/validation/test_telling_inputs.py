@@ -105,7 +105,33 @@ def sized(body: str) -> bytes:
     return model(f"{text} c = Greater(s, t) n = Neg(x) y = {body} }}", {"t": [512]})
 
 
+def apart(text: str, **weights: Any) -> tuple[bytes, bytes]:
+    """Models with two signs that cancel out in the place of "?(a)", and without."""
+    made = [text.replace("?(a)", each) for each in ("Neg(m)", "Identity(a)")]
+    one, other = (model(f"g {each}", {"s": 0.25, **weights}) for each in made)
+    return one, other
+
+
+BY_THE_RUNTIME = {
+    "sums before a movement": apart(
+        "(int32[6, 4] c) => (float[4, 6] y)"
+        " { a = DequantizeLinear(c, s) m = Neg(a) b = ?(a) y = Transpose(b) }"
+    ),
+    "counts before a movement": apart(
+        "(bool[N, 4] c) => (float[4, N] y) { k = Cast<to = 6>(c) n = CumSum(k, zero)"
+        " a = DequantizeLinear(n, s) m = Neg(a) b = ?(a) y = Transpose(b) }",
+        zero=np.array(0),
+    ),
+    "weights that become codes": apart(
+        "(uint8[1, 3, 8, 8] c) => (uint8[1, 4, 6, 6] y) { a = DequantizeLinear(c, s, z)"
+        " m = Neg(a) b = ?(a) v = Conv(b, w) y = QuantizeLinear(v, s, z) }",
+        z=np.array(128, np.uint8),
+        w=normal(4, 3, 3, 3, scale=0.1),
+    ),
+}
+"""Models that the runtime serves otherwise: without its optimizations they are the same."""
 WRONG = {
+    "counts that are cut off": BY_THE_RUNTIME["counts before a movement"],
     "a row of a large table": tuple(tables()),
     "sizes above a constant": (sized("Where(c, n, x)"), sized("Identity(x)")),
     "a narrow band of sums": band("ReduceSum(x)", 7.7, 7.8),
@@ -204,6 +230,13 @@ class TestWrongOnes:
         assert entry.main(["check", *map(str, paths)]) == ExitCode.DIFFERENT
         assert "--promised" in capfd.readouterr().err
         assert entry.main(["check", *map(str, paths), "--promised"]) == ExitCode.OK
+
+
+@pytest.mark.parametrize("what", BY_THE_RUNTIME)
+def test_what_the_runtime_alone_makes_different_is_told(what: str, check: Check) -> None:
+    found = check(*BY_THE_RUNTIME[what])
+    assert not found.ok
+    assert "without its optimizations they are the same to the bit" in found.reason
 
 
 THRESHOLDS = [

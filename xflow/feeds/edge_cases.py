@@ -43,6 +43,13 @@ COMPARED_ELEMENTS = 2**20
 """Most elements of inputs at these."""
 MOST_EMPTY = 4
 """Dynamic dimensions that are made empty, one after the other."""
+CONVERSIONS = ("DequantizeLinear", "QuantizeLinear")
+"""Operators from codes and to codes."""
+BEYOND_CODES = 1000
+"""A size at which sums of Booleans are beyond codes of 8 bits."""
+NARROW_TYPES = (TensorProto.INT8, TensorProto.UINT8)
+THOUSANDS_OF_SUMS = 3000
+"""The largest magnitude of integers that may be sums of codes."""
 SMALL_INTEGERS = 9
 """The largest magnitude of integers without a known role, where they are to stay small."""
 THOUSANDS, MILLIONS = "numbers of a thousand", "numbers of a million"
@@ -126,6 +133,22 @@ def other_sizes(
     return found
 
 
+def sizes_of_sums(model: ModelProto) -> tuple[int, ...]:
+    """Sizes at which sums are beyond codes of 8 bits, for a model that makes reals of such sums.
+
+    Nothing for others: the zero points of their conversions are constants of 8 bits.
+    """
+    narrow = {tensor.name for tensor in model.graph.initializer if tensor.data_type in NARROW_TYPES}
+    given = {tensor.name for tensor in model.graph.initializer}
+    sums = (
+        node
+        for node in model.graph.node
+        if node.op_type == CONVERSIONS[0] and node.input[0] not in given
+    )
+    wide = any(narrow.isdisjoint(node.input[2:]) for node in sums)
+    return (BEYOND_CODES,) if wide else ()
+
+
 class EdgeCases:
     """The edge cases of one model, at one setting of the shapes of its inputs.
 
@@ -157,6 +180,7 @@ class EdgeCases:
         }
         self.aimed = {name: rows for name, rows in (aimed or {}).items() if name in self.indices}
         self.turns = 0
+        self.has_codes = any(node.op_type in CONVERSIONS for node in model.graph.node)
         followed = sorted(self.reals | self.integers)
         self.meetings = meetings(model, feeder.shapes, followed) if followed else {}
 
@@ -201,6 +225,8 @@ class EdgeCases:
             yield "rows of zeros and single zeros", self._of(self.reals, _with_zeros)
         if self.integers:
             yield "small integers", self._of(self.integers, _small_integers)
+        if self.integers and self.has_codes:  # sums that no code of 8 bits holds
+            yield "integers of both signs", self._of(self.integers, _thousands)
         if self.reals:
             yield THOUSANDS, self._of(self.reals, _scaled(1e3))
             yield MILLIONTHS, self._of(self.reals, _scaled(1e-6))
@@ -565,6 +591,14 @@ def _hundreds(
     dtype: np.dtype[Any], shape: tuple[int, ...], generator: Generator, _: str
 ) -> np.ndarray:
     return generator.integers(0, 100, shape, endpoint=True).astype(dtype)
+
+
+def _thousands(
+    dtype: np.dtype[Any], shape: tuple[int, ...], generator: Generator, _: str
+) -> np.ndarray:
+    info, most = np.iinfo(dtype), THOUSANDS_OF_SUMS
+    low, high = max(info.min, -most), min(info.max, most)
+    return generator.integers(low, high, shape, endpoint=True).astype(dtype)
 
 
 def _whole_range(

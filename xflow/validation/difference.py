@@ -191,21 +191,28 @@ def _are_codes(array: np.ndarray) -> bool:
     return array.dtype.kind in "iu" and array.dtype.itemsize == 1
 
 
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values of an output are the same tensor to the bit."""
+    if any(isinstance(each, list | dict) or each is None for each in (one, other)):
+        return False
+    a, b = map(np.asarray, (one, other))
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
 def is_served_otherwise(before: Any, after: Any, one: Any, other: Any, error: float) -> bool:
     """Whether two values of an output differ since the runtime fuses other operators alone.
 
     `one` and `other` are those of the two models without the runtime's optimizations, and are the
-    same to the bit. With them, the model before is off by up to `error`, see `error_of`: the one
-    after may be so by `AS_NEAR` times as much, or by `CODES`.
+    same to the bit. With them, a real number of the model before is off by up to `error`, see
+    `error_of`: that of the one after may be so by `AS_NEAR` times as much, or by `CODES`. Integers,
+    codes among them, are those of the model before, with optimizations or without.
     """
-    if any(isinstance(each, list | dict) or each is None for each in (before, after, one, other)):
+    if not is_same(one, other) or any(isinstance(v, list | dict) for v in (before, after)):
         return False
-    a, b, e, o = map(np.asarray, (before, after, one, other))
-    if e.dtype != o.dtype or e.shape != o.shape or e.tobytes() != o.tobytes():
-        return False
+    a, b, e = map(np.asarray, (before, after, one))
     if not a.dtype == b.dtype == e.dtype or not a.shape == b.shape == e.shape:
         return False
-    if a.dtype.kind != "f" and not _are_codes(a):
+    if a.dtype.kind != "f":
         return bool(((b == a) | (b == e)).all())
     finite = np.isfinite(e)
     if not np.isfinite(b[finite]).all() or (~_same_kind(b, e) & ~_same_kind(b, a)).any():

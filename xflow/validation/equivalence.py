@@ -30,6 +30,7 @@ from xflow.validation.difference import (
     error_of,
     is_as_finite,
     is_by_rounding,
+    is_same,
     is_served_otherwise,
 )
 from xflow.validation.reference import CHEAP_BYTES, Outputs, Plan, Reference
@@ -37,6 +38,11 @@ from xflow.validation.reference import CHEAP_BYTES, Outputs, Plan, Reference
 SUSPECTS = 3
 """Sets of inputs on which nothing is wrong but that a sign or an order turned, and that are
 nevertheless compared with more exact results."""
+AS_SERVED = "as the runtime serves the models"
+NOT_OTHERWISE = (
+    "; without its optimizations they are the same to the bit: it computes other operators on codes"
+)
+"""What is told of a difference that only the runtime's optimizations make."""
 NOISE_SETS = 2
 """Sets of ordinary inputs on which a small model's own error is always computed."""
 
@@ -239,8 +245,9 @@ class _Check:
             found[number] = self.compare(number, outputs[number], values)
         for number in self._rounded(found, outputs, exact):
             found[number] = replace(found[number], reason="", tolerated=False)
-        for number in self._served_otherwise(found, outputs):
-            found[number] = replace(found[number], reason="", tolerated=False)
+        for number, excused in self._served_otherwise(found, outputs):
+            told = "" if excused else f"{AS_SERVED}, {found[number].reason}{NOT_OTHERWISE}"
+            found[number] = replace(found[number], reason=told, tolerated=False)
         for number in differ:
             if number not in exact and reference.sets[number].extreme:
                 del found[number]
@@ -292,11 +299,12 @@ class _Check:
 
     def _served_otherwise(
         self, found: Mapping[int, _Found], outputs: Mapping[int, Outputs]
-    ) -> Sequence[int]:
+    ) -> Sequence[tuple[int, bool]]:
         """Sets on which both models are the same to the bit without the runtime's optimizations.
 
-        What differs with them is what it fuses around codes, see `is_served_otherwise`. The error
-        of an output of the input model is the largest on all those sets, and on an ordinary one.
+        What differs with them is what it fuses around codes; and whether it may be so, see
+        `is_served_otherwise`. The error of an output of the input model is the largest on all those
+        sets, and on an ordinary one.
         """
         reference = self.reference
         differ = [number for number, each in found.items() if each.reason and each.named]
@@ -310,16 +318,17 @@ class _Check:
             for name, value in results.items():
                 error = error_of(reference.outputs[number][name], value)
                 most[name] = max(most.get(name, 0.0), error)
+        alike = [n for n in differ if n in one and n in other and _are_same(one[n], other[n])]
         return [
-            number
-            for number in differ
-            if number in one
-            and number in other
-            and all(
-                is_served_otherwise(value, outputs[number][name], *both, most.get(name, 0.0))
-                for name, value in reference.outputs[number].items()
-                for both in ((one[number].get(name), other[number].get(name)),)
+            (
+                number,
+                all(
+                    is_served_otherwise(value, outputs[number][name], *both, most.get(name, 0.0))
+                    for name, value in reference.outputs[number].items()
+                    for both in ((one[number].get(name), other[number].get(name)),)
+                ),
             )
+            for number in alike
         ]
 
     def compare(self, number: int, outputs: Outputs, exact: Outputs | None = None) -> _Found:
@@ -422,6 +431,11 @@ class _Check:
                 if found.reason:
                     return found.reason
         return ""
+
+
+def _are_same(one: Outputs, other: Outputs) -> bool:
+    """Whether two models give the same outputs to the bit."""
+    return one.keys() == other.keys() and all(is_same(one[name], other[name]) for name in one)
 
 
 def _is_silent(outputs: Outputs) -> bool:

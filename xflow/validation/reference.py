@@ -33,7 +33,13 @@ from xflow.cost.worker import (
     model_to_wire,
     to_wire,
 )
-from xflow.feeds.edge_cases import EdgeCases, InputSet, other_sizes
+from xflow.feeds.edge_cases import (
+    CONVERSIONS,
+    EdgeCases,
+    InputSet,
+    other_sizes,
+    sizes_of_sums,
+)
 from xflow.feeds.input_roles import indexed_dimensions
 from xflow.feeds.inputs import (
     DEFAULT,
@@ -403,7 +409,8 @@ class Reference:
     @cached_property
     def has_codes(self) -> bool:
         """Whether the model computes with codes of quantized numbers."""
-        return any(node.op_type in QUANTIZERS for node in outline(self.model).graph.node)
+        known = (*CONVERSIONS, *QUANTIZERS)
+        return any(node.op_type in known for node in outline(self.model).graph.node)
 
     def _run_exactly(
         self, runner: Runner, numbers: Sequence[int], deadline: Deadline, *, wide: bool
@@ -473,7 +480,8 @@ class _Sets:
         self.small = reference.size <= CHEAP_BYTES
         compared: dict[int, None] = {}
         if plan.edge_cases and free_dimensions(model, given):
-            compared = dict.fromkeys([*compared_sizes(model), *compared_sizes(self.other)])
+            sizes = (*sizes_of_sums(model), *compared_sizes(model), *compared_sizes(self.other))
+            compared = dict.fromkeys(sizes)
         self.sizes = other_sizes(
             model,
             given,
