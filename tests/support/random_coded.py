@@ -5,6 +5,10 @@ with one scale or one for each channel, with and without zero points that are no
 convolutions of integers whose images are quantized while the model runs; conversions around
 movements, pools, sums and activations; codes that the model gives. Some sums of products are as
 large as 24 bits hold, and some are larger.
+
+Every other one has pairs of operators that cancel out before and behind its conversions, weights
+that are floats, and reals that are made of sums of 32 bits. Its codes have no sign, so that no
+other types of codes let the runtime compute more on codes, which rounds ties otherwise.
 """
 
 from __future__ import annotations
@@ -28,6 +32,9 @@ LIMITS = {"int8": (-128, 127), "uint8": (0, 255)}
 MIDDLE = {"int8": 0, "uint8": 128}
 STEPS = ("convolution", "integers", "quantized", "activation", "pool", "sum", "turn")
 SCALES = (0.05, 0.031, 1.0, 0.25, 1e-3)
+UNSIGNED_STEPS = (*STEPS, "sums", "convolution", "product")
+PAIRS = ("Neg", "Transpose", "Reshape", "Mul", "Identity", "Add", "Div", "nothing")
+"""Operators that are undone at once, or do nothing."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,8 @@ class CodedNetwork:
     constants: list[onnx.TensorProto] = field(default_factory=list)
     images: list[Image] = field(default_factory=list)
     outputs: list[tuple[str, int]] = field(default_factory=list)
+    is_paired: bool = False
+    """Whether there are pairs of operators that cancel out, and all codes have no sign."""
 
     def constant(self, array: Array) -> str:
         name = f"c{len(self.constants)}"
@@ -61,6 +70,33 @@ class CodedNetwork:
     def one(self, op: str, *inputs: str, **attributes: Any) -> str:
         (name,) = self.node(op, *inputs, **attributes)
         return name
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of its codes."""
+        return ("uint8",) if self.is_paired else ("int8", "uint8")
+
+    def apart(self, image: Image) -> Image:
+        """An image, at times behind operators that change nothing together."""
+        if not self.is_paired:
+            return image
+        name, shape = image.name, np.array([1, -1, SIDE, SIDE])
+        match self.draw(PAIRS):
+            case "Neg":
+                name = self.one("Neg", self.one("Neg", name))
+            case "Transpose":
+                turned = self.one("Transpose", name, perm=[0, 2, 3, 1])
+                name = self.one("Transpose", turned, perm=[0, 3, 1, 2])
+            case "Reshape":
+                flat = self.one("Reshape", name, self.constant(np.array([1, -1])))
+                name = self.one("Reshape", flat, self.constant(shape))
+            case "Mul" | "Div" as op:
+                name = self.one(op, name, self.constant(np.asarray(1, np.float32)))
+            case "Add":
+                name = self.one("Add", name, self.constant(np.asarray(0, np.float32)))
+            case "Identity":
+                name = self.one("Identity", name)
+        return Image(name, image.channels)
 
     def pick(self) -> Image:
         """One of the values so far, the later ones more often."""
@@ -79,7 +115,8 @@ class CodedNetwork:
 
     def quantized(self, image: Image) -> Image:
         """An image as codes make it, which are at times given by the model or read again."""
-        dtype = self.draw(("int8", "uint8"))
+        dtype = self.draw(self.types)
+        image = self.apart(image)
         s = self.constant(np.asarray(self.rng.choice(SCALES), np.float32))
         z = self.constant(np.asarray(self.zero_point(dtype), dtype))
         codes = self.one("QuantizeLinear", image.name, s, z)
@@ -91,7 +128,7 @@ class CodedNetwork:
         if self.rng.random() < 0.2:  # a second reader, with a conversion of its own or the same
             again = self.one("DequantizeLinear", codes, s, z)
             made = self.one("Add", made, again if self.rng.random() < 0.5 else made)
-        return Image(made, image.channels)
+        return self.apart(Image(made, image.channels))
 
     def codes(self, shape: tuple[int, ...], dtype: str) -> Array:
         """Weights that are codes: of ordinary size, or the extremes of their type."""
@@ -104,7 +141,9 @@ class CodedNetwork:
     def convolution(self, image: Image) -> Image:
         """A convolution by weights that are codes, of an image as codes make it."""
         image = self.quantized(image)
-        outer, dtype = int(self.rng.choice(CHANNELS)), self.draw(("int8", "uint8"))
+        outer, dtype = int(self.rng.choice(CHANNELS)), self.draw(self.types)
+        if self.is_paired and self.rng.random() < 0.5:
+            return self.quantized(self.of_floats(image, outer))
         w = self.constant(self.codes((outer, image.channels, 3, 3), dtype))
         count = outer if self.rng.random() < 0.6 else 0
         shape = (count,) if count else ()
@@ -116,10 +155,41 @@ class CodedNetwork:
         made = self.one("Conv", image.name, kernel, pads=[1, 1, 1, 1])
         return self.quantized(Image(made, outer))
 
+    def of_floats(self, image: Image, outer: int) -> Image:
+        """A convolution by weights that are floats, at times with a bias and an activation."""
+        shape = (outer, image.channels, 3, 3)
+        parts = [self.constant(self.rng.normal(0, 0.2, shape).astype(np.float32))]
+        if self.rng.random() < 0.5:
+            parts.append(self.constant(self.rng.normal(0, 1, outer).astype(np.float32)))
+        made = Image(self.one("Conv", image.name, *parts, pads=[1, 1, 1, 1]), outer)
+        return Image(self.one("Relu", made.name), outer) if self.rng.random() < 0.3 else made
+
+    def product(self, image: Image) -> Image:
+        """Rows times a matrix of floats, as codes make and read them."""
+        image = self.quantized(image)
+        w = self.constant(self.rng.normal(0, 0.3, (SIDE, SIDE)).astype(np.float32))
+        made = self.one("MatMul", image.name, w)
+        if self.rng.random() < 0.5:
+            bias = self.rng.normal(0, 1, SIDE).astype(np.float32)
+            made = self.one("Add", made, self.constant(bias))
+        return self.quantized(Image(made, image.channels))
+
+    def sums(self, image: Image) -> Image:
+        """Reals that are made of sums of 32 bits, and moved."""
+        s, z = self.constant(np.asarray(0.05, np.float32)), self.constant(np.asarray(128, np.uint8))
+        codes = self.one("QuantizeLinear", image.name, s, z)
+        w = self.constant(self.codes((4, image.channels, 1, 1), "uint8"))
+        sums = self.one("ConvInteger", codes, w, z, z)
+        scale = self.constant(np.asarray(2e-3, np.float32))
+        made = self.apart(Image(self.one("DequantizeLinear", sums, scale), 4))
+        if self.rng.random() < 0.6:
+            made = Image(self.one("Transpose", made.name, perm=[0, 1, 3, 2]), made.channels)
+        return made
+
     def integers(self, image: Image) -> Image:
         """A convolution of integers, whose images are quantized while it runs."""
         codes, scale, zero = self.node("DynamicQuantizeLinear", image.name, outputs=3)
-        channels, dtype = image.channels, self.draw(("int8", "uint8"))
+        channels, dtype = image.channels, self.draw(self.types)
         if self.rng.random() < 0.3:
             channels = LARGE
             shape = self.constant(np.array([1, LARGE, SIDE, SIDE]))
@@ -138,7 +208,11 @@ class CodedNetwork:
     def step(self) -> Image:
         """One more value."""
         image = self.pick()
-        match self.draw(STEPS):
+        match self.draw(UNSIGNED_STEPS if self.is_paired else STEPS):
+            case "sums":
+                return self.sums(image)
+            case "product":
+                return self.product(image)
             case "convolution":
                 return self.convolution(image)
             case "integers":
@@ -163,9 +237,14 @@ def _first_channel() -> list[Array]:
     return [np.array([each]) for each in (0, 1, 1)]
 
 
+def is_paired(seed: int) -> bool:
+    """Whether the network of that number has pairs of operators that cancel out."""
+    return seed % 2 == 1
+
+
 def coded_network(seed: int) -> onnx.ModelProto:
     """The network of that number, for an image `x`."""
-    net = CodedNetwork(np.random.default_rng([2026, seed]))
+    net = CodedNetwork(np.random.default_rng([2026, seed]), is_paired=is_paired(seed))
     channels = int(net.rng.choice(CHANNELS))
     net.images.append(Image("x", channels))
     for _ in range(net.rng.integers(FEWEST, MOST + 1)):

@@ -36,11 +36,12 @@ import numpy as np
 from xflow.analysis.elements import approximates
 from xflow.analysis.nan_spread import reads_no_more
 from xflow.analysis.observers import TO_THE_BIT, Observed, contexts, observes, sums_floats
+from xflow.analysis.on_codes import WHOLE, Border, OnCodes, anew, is_conversion
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
 from xflow.core import value_conditions
 from xflow.core.assumptions import Assumption
-from xflow.core.graph import Graph, walk
+from xflow.core.graph import Graph, rebuild_all, walk
 from xflow.core.intervals import Range
 from xflow.core.node import Node, Value
 from xflow.core.registry import Array, Operator
@@ -65,12 +66,20 @@ _SELDOM = {
 class Places:
     """What the places of graphs over the same leaves allow, whose `ranges` are known.
 
-    `outside` is what is sensitive to the outputs, where the graphs are parts of another.
+    `outside` is what is sensitive to the outputs, where the graphs are parts of another, and
+    `border` what there is of codes around it.
     """
 
-    def __init__(self, ranges: Ranges, outside: Sequence[Observed] = ()) -> None:
+    def __init__(
+        self,
+        ranges: Ranges,
+        outside: Sequence[Observed] = (),
+        border: Border = WHOLE,
+    ) -> None:
         self.ranges = ranges
         self._outside = tuple(outside)
+        self._border = border
+        self._on_codes: dict[Graph, OnCodes] = {}
         self._contexts: dict[Graph, dict[Value, Observed]] = {}
         self._observing: dict[tuple[Node, Observed], bool] = {}
 
@@ -86,6 +95,38 @@ class Places:
             outside = self._outside or (Observed.NOWHERE,) * len(graph.outputs)
             known = self._contexts[graph] = contexts(graph, outside)
         return not any(known.get(value, Observed.NOWHERE) & forbidden for value in values)
+
+    def brings_together(self, match: Match, after: Sequence[Value], graph: Graph) -> str:
+        """What the runtime computes on codes once a rule is applied, and not before; or nothing.
+
+        `after` is what its results become. In words, see `xflow.analysis.on_codes`.
+        """
+        made = tuple(walk(after, {*match.bindings.values()}))
+        if not self._border.has_codes((*made, *graph.nodes)):
+            return ""
+        before = self.on_codes(graph)
+        read = {value for node in made for value in node.inputs} | {*after}
+        bound = [value for value in match.bindings.values() if not value.is_constant]
+        if not (
+            any(map(is_conversion, made))
+            or any(map(before.end, match.roots))
+            or any(before.origin(value) or value not in read for value in bound)
+        ):
+            return ""
+        moved: dict[Value, Value] = {}
+        replaced = dict(zip(match.roots, after, strict=True))
+        new = Graph(rebuild_all(graph.outputs, replaced, moved))
+        became = {old.node: now.node for old, now in moved.items()}
+        return anew(before, OnCodes(new, self.ranges, self._border), became)
+
+    def on_codes(self, graph: Graph) -> OnCodes:
+        """What the runtime may compute on codes in a graph."""
+        known = self._on_codes.get(graph)
+        if known is None:
+            if len(self._on_codes) >= KEPT:
+                self._on_codes.clear()
+            known = self._on_codes[graph] = OnCodes(graph, self.ranges, self._border)
+        return known
 
     def _may_observe(self, graph: Graph, what: Observed) -> bool:
         """Whether anything in a graph, or behind its outputs, is sensitive in that way."""

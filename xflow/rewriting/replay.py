@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from xflow.analysis.observers import Observed, contexts, sensitive_outside
+from xflow.analysis.on_codes import OnCodes, anew
 from xflow.analysis.ranges import Ranges
 from xflow.analysis.refinement import objection
 from xflow.analysis.value_rewrites.basis import fault
@@ -120,7 +121,7 @@ class Replay:
         surroundings = self._surroundings(graph, self._assumption)
         for item in items:
             self.made.append(_made(surroundings, item, self._next()))
-        return self._applied(graph, len(items))
+        return self._applied(surroundings, len(items))
 
     def weakest(self, graph: Graph, items: Round) -> tuple[Graph, tuple[Assumption, ...]]:
         """What one round makes of `graph`, and the least to take for granted for each rewrite.
@@ -138,25 +139,32 @@ class Replay:
                     least, exchange = self._assumption, whole
             self.made.append(exchange)
             weakest.append(least)
-        return self._applied(graph, len(items)), tuple(weakest)
+        return self._applied(surroundings[self._assumption], len(items)), tuple(weakest)
 
     def _next(self) -> str:
         """Which rewrite is the next one, in words."""
         return f"rewrite {len(self.made) + 1}"
 
-    def _applied(self, graph: Graph, count: int) -> Graph:
-        """`graph` after the last `count` rewrites, all of one round. Raises Unfounded."""
+    def _applied(self, surroundings: Surroundings, count: int) -> Graph:
+        """The graph after the last `count` rewrites, all of one round. Raises Unfounded."""
         mapping: dict[Value, Value] = {}
+        moved: dict[Value, Value] = {}
         first = len(self.made) - count
         for number, (before, after) in enumerate(self.made[first:], first + 1):
             if not mapping.keys().isdisjoint(before):
                 where = f"rewrite {number}"
                 raise Unfounded(where, "it replaces what another one of its round does")
             mapping.update(zip(before, after, strict=True))
+        where = f"the round up to rewrite {len(self.made)}"
         try:
-            return Graph(rebuild_all(graph.outputs, mapping))
+            graph = Graph(rebuild_all(surroundings.graph.outputs, mapping, moved))
         except ShapeError as error:
-            raise Unfounded(f"the round up to rewrite {len(self.made)}", str(error)) from None
+            raise Unfounded(where, str(error)) from None
+        became = {old.node: new.node for old, new in moved.items()}
+        reason = anew(surroundings.on_codes, OnCodes(graph, surroundings.ranges), became)
+        if reason:
+            raise Unfounded(where, reason)
+        return graph
 
     def _surroundings(self, graph: Graph, level: Assumption) -> Surroundings:
         return Surroundings(graph, self._ranges[level], self._outside, self._rules, self._folder)
@@ -222,6 +230,11 @@ class Surroundings:
         return Facts(self.graph, self.ranges.constants, self.ranges.assumption)
 
     @cached_property
+    def on_codes(self) -> OnCodes:
+        """What the runtime may compute on codes."""
+        return OnCodes(self.graph, self.ranges)
+
+    @cached_property
     def _sensitive(self) -> Mapping[Value, Observed]:
         return contexts(self.graph, [self.outside] * len(self.graph.outputs))
 
@@ -234,6 +247,7 @@ class Surroundings:
         return Places(
             Ranges(constants, self.ranges.assumption),
             [sensitive_outside(graph, value, inside, sensitive, whole) for value in before],
+            self.on_codes.border({str(n): v for n, v in enumerate(inputs)}, before, inside),
         )
 
 
@@ -393,7 +407,9 @@ def refusal(
     told = places.forbidden(instance, match, after)
     if isinstance(told, str):
         return told
-    return "" if places.allows(told, match.roots, graph) else SENSITIVE
+    if not places.allows(told, match.roots, graph):
+        return SENSITIVE
+    return places.brings_together(match, after, graph)
 
 
 def lost_digits(

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from xflow.analysis.observers import Observed
+from xflow.analysis.on_codes import WHOLE, Border
 from xflow.analysis.value_rewrites import least_float_masks
 from xflow.blocks.find import find_spelled_out
 from xflow.core.deadline import NEVER, Deadline
@@ -60,10 +61,10 @@ class Limits:
 class Explorer:
     """Searches one region. `estimate` prices graphs; `constants` serves their leaves.
 
-    `outside` is what is sensitive to the region's outputs; `careful` leaves out what may lose
-    digits, see `Steps`. In `doubt`, the estimate may be wrong about a step: measurements decide.
-    `ways` have led from regions like this one to better forms, those `of_blocks` from blocks by
-    themselves.
+    `outside` is what is sensitive to the region's outputs, `border` what there is of codes around
+    it; `careful` leaves out what may lose digits, see `Steps`. In `doubt`, the estimate may be
+    wrong about a step: measurements decide. `ways` have led from regions like this one to better
+    forms, those `of_blocks` from blocks by themselves.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Explorer:
         layout: Layout | None = None,
         doubt: bool = False,
         outside: Sequence[Observed] = (),
+        border: Border = WHOLE,
         careful: Hazard = Hazard.NONE,
         ways: Sequence[Way] = (),
         of_blocks: Sequence[KnownWay] = (),
@@ -86,6 +88,7 @@ class Explorer:
             constants,
             None if layout is None else layout.block,
             outside=outside,
+            border=border,
             assumption=context.assumption,
             careful=careful,
         )

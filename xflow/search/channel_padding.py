@@ -23,6 +23,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from xflow.analysis.observers import Observed
+from xflow.analysis.on_codes import WHOLE, Border
 from xflow.core.deadline import NEVER, Deadline
 from xflow.core.fold import ConstantLookup
 from xflow.core.graph import Graph, walk
@@ -85,6 +86,7 @@ class Waves:
         work: float = float("inf"),
         deadline: Deadline = NEVER,
         outside: Sequence[Observed] = (),
+        border: Border = WHOLE,
         careful: Hazard = Hazard.NONE,
     ) -> None:
         self.steps = Steps(
@@ -92,6 +94,7 @@ class Waves:
             constants,
             block,
             outside=outside,
+            border=border,
             assumption=context.assumption,
             careful=careful,
         )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from xflow.analysis.observers import Observed, contexts
+from xflow.analysis.on_codes import OnCodes
 from xflow.analysis.ranges import Ranges, coarse, without_sign
 from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.fold import ConstantLookup, with_expressions
@@ -43,6 +44,13 @@ class Constants:
         self.careful: dict[Node, Hazard] = {}
         """The nodes of regions of which a form lost digits, and by rules of which hazard."""
         self._keys: dict[Value, str | None] = {}
+        self._on_codes: OnCodes | None = None
+
+    def on_codes(self, graph: Graph) -> OnCodes:
+        """What the runtime may compute on codes in a graph."""
+        if self._on_codes is None or self._on_codes.graph is not graph:
+            self._on_codes = OnCodes(graph, self.ranges)
+        return self._on_codes
 
     def contexts(self, graph: Graph) -> Mapping[Value, Observed]:
         """How each value of a graph is observed."""

@@ -236,6 +236,9 @@ def region_of(
             sensitive_outside(graph, value, inside, sensitive, constants.outside)
             for value in outputs
         ),
+        constants.on_codes(graph).border(
+            {str(made[value]): value for value in inputs}, outputs, inside
+        ),
         max((constants.careful.get(node, Hazard.NONE) for node in inside), default=Hazard.NONE),
     )
 

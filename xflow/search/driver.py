@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from xflow.analysis.observers import Observed
+from xflow.analysis.on_codes import OnCodes, anew
 from xflow.analysis.refinement import objection
 from xflow.analysis.value_rewrites.basis import confirmed
 from xflow.analysis.value_rewrites.least_float_masks import RAISED, raised
@@ -20,7 +21,7 @@ from xflow.blocks.find import find_larger, find_spelled_out, may_be_operators
 from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup, Folder, no_constants
 from xflow.core.graph import Graph, walk
-from xflow.core.node import Node
+from xflow.core.node import Node, Value
 from xflow.core.progress import Progress
 from xflow.core.rounding import limits
 from xflow.core.sorts import FLOATS
@@ -29,7 +30,7 @@ from xflow.cost import CostModel, Use
 from xflow.rewriting.cancellation import hazard_of
 from xflow.rewriting.folding import loses_numbers
 from xflow.rewriting.numerics import Hazard
-from xflow.rewriting.replacement import Replacement, apply_replacements
+from xflow.rewriting.replacement import Replacement, apply_replacements, apply_round
 from xflow.rewriting.replay import Surroundings, Unfounded, repeated
 from xflow.rewriting.rule import Rule
 from xflow.search.constants import Constants
@@ -372,9 +373,10 @@ class _Search:
     def as_known(self, graph: Graph) -> Graph:
         """`graph` with rewrites by facts about its values, such as that a test is false."""
         known = confirmed(graph, self.ranges)
-        made = [Replacement((old,), (new,), (name,), 0.0, fact=name) for old, new, name in known]
-        self.replacements += reversed(made)
-        return apply_replacements(graph, made[::-1])
+        found = [Replacement((old,), (new,), (name,), 0.0, fact=name) for old, new, name in known]
+        made = self.apart(graph, found[::-1])
+        self.replacements += made
+        return apply_replacements(graph, made)
 
     def search_pass(
         self, graph: Graph, number: int, near: frozenset[Node] | None, share: float
@@ -674,6 +676,26 @@ class _Search:
                 kept.append(item)
         return kept
 
+    def apart(self, graph: Graph, made: list[Replacement]) -> list[Replacement]:
+        """Those replacements behind which the runtime computes nothing more on codes.
+
+        None does by itself, in its region; two that stand next to each other may.
+        """
+
+        def reason(items: Sequence[Replacement]) -> str:
+            moved: dict[Value, Value] = {}
+            after = apply_round(graph, items, moved)
+            became = {old.node: new.node for old, new in moved.items()}
+            return anew(self.constants.on_codes(graph), OnCodes(after, self.ranges), became)
+
+        if not made or not reason(made):
+            return made
+        kept: list[Replacement] = []
+        for item in made:
+            if not reason([*kept, item]):
+                kept.append(item)
+        return kept
+
     def rewrite(
         self,
         graph: Graph,
@@ -711,7 +733,7 @@ class _Search:
                 continue
             origin = (region.inputs, solution.trail, fact, solution.estimated)
             made.append(Replacement(region.outputs, new, names, solution.gain, *origin))
-        made = self.within_range(graph, made)
+        made = self.apart(graph, self.within_range(graph, made))
         if not made:
             return graph
         after = apply_replacements(graph, made)

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 from xflow.analysis.observers import Observed
+from xflow.analysis.on_codes import Border
 from xflow.core.codec import Plain, from_plain, to_plain
 from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup, with_expressions
@@ -153,6 +154,7 @@ class Explorers:
             work=work,
             deadline=deadline,
             outside=region.outside,
+            border=region.border,
             careful=region.careful,
         )
         states = waves.found(region.graph)[: self._context.policy.forms + 1]
@@ -181,6 +183,7 @@ class Explorers:
             self._constants.of(region),
             share,
             outside=region.outside,
+            border=region.border,
             careful=region.careful,
             ways=known,
         )
@@ -197,7 +200,8 @@ class Explorers:
         for value in region.leaves:
             assert isinstance(value.node.op, Leaf)
             leaves.append((value.node.op, value.type, known(value)))
-        return _Task(form, tuple(leaves), region.uses, region.outside, region.careful, share, ways)
+        around = region.uses, region.outside, region.border
+        return _Task(form, tuple(leaves), *around, region.careful, share, ways)
 
     def _received(
         self, region: Region, future: Future[Any], share: Share, known: Known
@@ -279,6 +283,7 @@ class _Task:
     leaves: tuple[tuple[Leaf, TensorType, Array | None], ...]
     uses: tuple[Use, ...]
     outside: tuple[Observed, ...]
+    border: Border
     careful: Hazard
     share: Share
     ways: Known
@@ -302,6 +307,7 @@ class _Shared:
         share: Share,
         *,
         outside: Sequence[Observed],
+        border: Border,
         careful: Hazard,
         ways: Known,
     ) -> Exploration:
@@ -321,6 +327,7 @@ class _Shared:
             layout=self.layout,
             doubt=self.doubt,
             outside=outside,
+            border=border,
             careful=careful,
             ways=ways.like,
             of_blocks=ways.of_blocks,
@@ -369,6 +376,7 @@ def _explore_task(setting: bytes, task: _Task) -> tuple[list[_Form], Exploration
         lookup,
         task.share,
         outside=task.outside,
+        border=task.border,
         careful=task.careful,
         ways=task.ways,
     )

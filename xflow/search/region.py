@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xflow.analysis.observers import Observed
+from xflow.analysis.on_codes import WHOLE, Border
 from xflow.core.graph import Graph, rebuild
 from xflow.core.node import Leaf, Node, Value, apply, leaf
 from xflow.core.size import Size
@@ -38,6 +39,8 @@ class Region:
     """The nodes of the whole graph that are in it, constant expressions aside."""
     outside: tuple[Observed, ...]
     """How the outputs are observed outside."""
+    border: Border = WHOLE
+    """What there is of codes around it."""
     careful: Hazard = Hazard.NONE
     """How a form of it lost digits: no step is tried that might lose some in that way."""
 
@@ -49,7 +52,7 @@ class Region:
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for regions that share a solution."""
-        return self.graph.outputs, self.uses, self.outside, self.careful
+        return self.graph.outputs, self.uses, self.outside, self.border, self.careful
 
     def instantiate(self, outputs: Sequence[Value]) -> tuple[Value, ...]:
         """Values over the region's leaves as values of the whole graph."""

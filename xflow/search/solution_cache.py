@@ -136,7 +136,8 @@ class Memory:
     def _repeated(self, region: Region, trail: Sequence[Application]) -> tuple[Value, ...]:
         """The outputs to which a trail leads from a region's graph. Raises Unfounded."""
         graph, constants = region.graph, self._constants.of(region)
-        places = Places(Ranges(constants, self._constants.ranges.assumption), region.outside)
+        ranges = Ranges(constants, self._constants.ranges.assumption)
+        places = Places(ranges, region.outside, region.border)
         for number, step in enumerate(trail, 1):
             where = f"step {number} ({step.rule})"
             rule = self._direction(step.rule, where)
@@ -194,7 +195,7 @@ class Memory:
             return None
         leaves = [(str(value), repr(value.node.op), str(value.type)) for value in region.leaves]
         digest = hashlib.sha256(self._base)
-        digest.update(json.dumps([form, leaves, *region.key[1:]]).encode())
+        digest.update(json.dumps([form, leaves, *region.key[1:]], default=_orderly).encode())
         return digest.hexdigest()
 
 

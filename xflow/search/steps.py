@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from xflow.analysis.observers import Observed
+from xflow.analysis.on_codes import WHOLE, Border
 from xflow.analysis.ranges import Ranges
 from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.fold import ConstantLookup, Folder, is_soon_folded
@@ -225,7 +226,8 @@ class Steps:
 
     `block` is how many channels the target's layout has in a block, if it has one: a rule may leave
     open by how much it pads, and then pads to whole blocks. `outside` says how the outputs of the
-    graphs are observed, where they are parts of another; leaves hold the facts about themselves.
+    graphs are observed, where they are parts of another, and `border` what there is of codes
+    around them; leaves hold the facts about themselves.
     `careful` leaves out steps that may lose digits, or fold constants that are too small for their
     type, where the data of constants is not known.
     """
@@ -237,13 +239,14 @@ class Steps:
         block: int | None = None,
         *,
         outside: Sequence[Observed] = (),
+        border: Border = WHOLE,
         assumption: Assumption = DEFAULT,
         careful: Hazard = Hazard.NONE,
     ) -> None:
         self.rules = rules
         self.constants = constants
         self.block = block
-        self.places = Places(Ranges(constants, assumption), outside)
+        self.places = Places(Ranges(constants, assumption), outside, border)
         self.careful = careful
         self._folder = Folder(constants)
         self._losses: dict[object, bool] = {}
@@ -422,6 +425,8 @@ class Steps:
         """Whether the place of a step is not observed as it forbids."""
         places = self.places
         if step.forbidden and not places.allows(step.forbidden, step.before, graph):
+            return False
+        if places.brings_together(step.match, step.after, graph):
             return False
         if not step.cancels or places.allows(Observed.RELATIVE, step.before, graph):
             return True

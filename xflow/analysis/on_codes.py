@@ -1,0 +1,343 @@
+"""What ONNX Runtime computes on codes, around DequantizeLinear and QuantizeLinear.
+
+The transformers of its `core/optimizer/qdq_transformer` look at what stands next to a conversion
+from codes or to codes. Where they find what they look for, they compute on codes, and other numbers
+come out than operator by operator: ties that are rounded otherwise, weights that were floats and
+become codes, sums of 32 bits that are cut off at 8. The tables here say what they look for, in the
+words of the runtime's operators; docs/quantization.md says of each what it does to numbers.
+
+A rewrite may bring such operators next to each other where something stood between: `anew` compares
+a graph with another. An operator has a place in a graph, as far as the runtime may compute it on
+codes: what it reads of codes, and what makes codes of it, with all that stands between and that the
+runtime may remove or fuse. Where a place stays as it was, the runtime does what it did.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from xflow.analysis.opaque import BY_GIVEN_SCALE
+from xflow.analysis.ranges import Ranges
+from xflow.core.graph import Graph
+from xflow.core.node import Leaf, Node, Value
+from xflow.core.registry import CONTRIB
+
+FROM_CODES: Final = frozenset({"DequantizeLinear", f"{CONTRIB}::DequantizeLinear"})
+TO_CODES: Final = frozenset(BY_GIVEN_SCALE)
+CARRYING: Final = frozenset({"MaxPool", "Reshape", "Squeeze", "Slice", "Transpose", "Unsqueeze"})
+"""QDQPropagation puts a pair of conversions behind these, with the parameters of the conversion
+before them, or before them, with those of the one behind, if these are one number each. Flatten,
+Expand and the like need not be here: they are no way to what stands next to them."""
+PRODUCTS: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""QDQSelectorAction and WeightBiasQuantization: products that are computed on codes. Codes are made
+of weights and of a bias that are floats."""
+FREE_PRODUCTS: Final = frozenset({"Gemm", "MatMul"})
+"""Those of them for which nothing need make codes of the result."""
+BEFORE_SUMS: Final = frozenset({"MatMul"})
+"""Those of whose weights codes are made only if something is added behind: they become a Gemm."""
+KERNELS: Final[Mapping[str, tuple[int, ...] | None]] = {
+    **dict.fromkeys(("AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax"), (0,)),
+    **dict.fromkeys(("Add", "Mul"), (0, 1)),
+    "Concat": None,
+    "Where": (1, 2),
+}
+"""QDQSelectorAction: other operators that are computed on codes, with the inputs that have to come
+from codes (None: all)."""
+WITH_NUMBERS: Final = frozenset({"Where"})
+"""WhereDummyDq: those of them of which one input may be a constant number, which becomes a code."""
+BY_ORDER: Final = frozenset({"ArgMax", "MaxPool", "ReduceMax", "ReduceMin"})
+"""Operators that are computed on codes as if their scale were positive."""
+CLIPS: Final = frozenset({"Clip", "Relu"})
+"""ReluQuantFusion and ClipQuantFusion: left out before QuantizeLinear, if its scale is positive."""
+FOLDED: Final = frozenset({"Add", "BatchNormalization", "Mul"})
+"""What is done to a product by constants is folded into its weights and its bias before."""
+FUSED_BEFORE: Final = frozenset({"Pad"})
+"""Fused into what stands behind it before."""
+IDLE: Final[Mapping[str, float | None]] = {
+    **dict.fromkeys(("Add", "Sub"), 0.0),
+    **dict.fromkeys(("Div", "Mul"), 1.0),
+    **dict.fromkeys(("Cast", "Dropout", "Identity"), None),
+}
+"""Operators that are removed before, if the other operand is that number, and the type stays."""
+SECOND: Final = frozenset({"Div", "Sub"})
+"""Those of them whose second operand that has to be."""
+
+EXACT: Final = frozenset({"INT8", "UINT8", "INT16", "UINT16"})
+"""Types of codes of which a conversion and one back give the same codes, with a zero point."""
+SHIFT: Final = 128
+"""The difference of the codes of a number in 8 bits, with a sign and without."""
+PLAIN: Final = "UINT8"
+"""The type of codes of a QuantizeLinear without a zero point."""
+
+Way: TypeAlias = tuple[str, ...]
+"""A conversion and what stands between it and a value, by names; nothing where there is none."""
+NO_WAY: Final[Way] = ()
+ROWS, SUMS, SIGNS, CONSTANT = "by rows", "sums", "of any sign", "of constants"
+"""Properties of a conversion: several scales or computed ones, codes that do not survive a
+conversion to codes and back, scales that may be negative, codes that are constants."""
+
+
+@dataclass(frozen=True)
+class Border:
+    """What stands next to a part of a graph: ways from codes to its leaves, by their keys, and from
+    its outputs to codes; nothing of a whole graph."""
+
+    leaves: tuple[tuple[str, Way], ...] = ()
+    outputs: tuple[Way, ...] = ()
+
+    def has_codes(self, nodes: Iterable[Node]) -> bool:
+        """Whether there are codes at the border of a part, or conversions among its nodes."""
+        return bool(self.leaves) or any(self.outputs) or any(map(is_conversion, nodes))
+
+
+WHOLE: Final = Border()
+
+
+class OnCodes:
+    """What the runtime may compute on codes in a graph with that `border`.
+
+    `ranges` know the graph's constants.
+    """
+
+    def __init__(self, graph: Graph, ranges: Ranges, border: Border = WHOLE) -> None:
+        self.graph = graph
+        self.is_part = border != WHOLE
+        self._ranges = ranges
+        self._leaves = dict(border.leaves)
+        outside = border.outputs or (NO_WAY,) * len(graph.outputs)
+        counts = Counter(graph.outputs)
+        self._outside = {
+            value: way if counts[value] == 1 else NO_WAY
+            for value, way in zip(graph.outputs, outside, strict=True)
+        }
+        self._origins: dict[Value, Way] = {}
+        self._ends: dict[Value, Way] = {}
+        if not border.has_codes(graph.nodes):
+            return
+        for node in graph.nodes:
+            self._origins[node.outputs[0]] = self._origin(node)
+        for node in reversed(graph.nodes):
+            for value in node.outputs:
+                self._ends[value] = self._end(value, graph.users.get(value, ()))
+
+    def origin(self, value: Value) -> Way:
+        """On which way a value comes from codes; nothing where it does not."""
+        return self._origins.get(value, NO_WAY)
+
+    def end(self, value: Value) -> Way:
+        """On which way codes are made of a value; nothing where something else reads it, too."""
+        return self._ends.get(value, NO_WAY)
+
+    @cached_property
+    def places(self) -> Mapping[Node, Way]:
+        """The operators that the runtime may compute on codes, with what stands around them."""
+        nodes = self.graph.nodes if self._origins else ()
+        found = ((node, self._place(node)) for node in nodes)
+        return {node: place for node, place in found if place}
+
+    def border(
+        self, leaves: Mapping[str, Value], outputs: Sequence[Value], inside: Container[Node]
+    ) -> Border:
+        """What stands next to the part `inside`, whose leaves stand for values of the graph."""
+        users, ends = self.graph.users, frozenset(self.graph.outputs)
+        known = ((key, self.origin(value)) for key, value in leaves.items())
+        ways = []
+        for value in outputs:
+            read = [user for user in users.get(value, ()) if user not in inside]
+            alone = len(read) == 1 and value not in ends
+            ways.append(self._through(read[0], value) if alone else NO_WAY)
+        return Border(tuple((key, way) for key, way in known if way), tuple(ways))
+
+    def _origin(self, node: Node) -> Way:
+        name = _name(node)
+        if name in FROM_CODES:
+            return (" ".join((name, *self._properties(node))),)
+        if isinstance(node.op, Leaf):
+            return self._leaves.get(node.op.key, NO_WAY)
+        if not node.inputs:
+            return NO_WAY
+        if name in CARRYING:
+            way = self.origin(node.inputs[0])
+            return (*way, name) if way and ROWS in way[0] else way
+        if name in FUSED_BEFORE:
+            way = self.origin(node.inputs[0])
+            return (*way, name) if way else way
+        source = self._idle_over(node)
+        return NO_WAY if source is None else self.origin(source)
+
+    def _properties(self, node: Node) -> Iterator[str]:
+        """What of a conversion matters to the runtime, and to what it makes of others."""
+        codes, scale = node.inputs[:2]
+        of_floats = _name(node) in TO_CODES
+        types = {node.types[0].dtype if of_floats else codes.type.dtype}
+        exact = EXACT if len(node.inputs) > len((codes, scale)) else {PLAIN}
+        if not types <= exact:
+            yield SUMS
+        if not scale.is_constant or scale.shape:
+            yield ROWS
+        if not self._ranges.of(scale).low > 0:
+            yield SIGNS
+        if codes.is_constant:
+            yield CONSTANT
+
+    def _end(self, value: Value, users: Sequence[Node]) -> Way:
+        if value in self._outside:
+            return NO_WAY if users else self._outside[value]
+        return self._through(users[0], value) if len(users) == 1 else NO_WAY
+
+    def _through(self, reader: Node, value: Value) -> Way:
+        """On which way codes are made of a value by its only reader."""
+        name = _name(reader)
+        if name in TO_CODES:
+            first = reader.inputs[0] == value
+            return (" ".join((name, *self._properties(reader))),) if first else NO_WAY
+        way = self.end(reader.outputs[0])
+        if not way or self._idle_over(reader) == value:
+            return way
+        if name in CARRYING and reader.inputs[0] == value:
+            return (name, *way) if ROWS in way[-1] else way
+        others = [each for each in reader.inputs if each != value]
+        passed = name in CLIPS or name in FOLDED
+        return (name, *way) if passed and all(each.is_constant for each in others) else NO_WAY
+
+    def _idle_over(self, node: Node) -> Value | None:
+        """What an operator gives as it is, that the runtime removes for that reason."""
+        name = _name(node)
+        if name not in IDLE or len(node.types) > 1:
+            return None
+        computed = [value for value in node.inputs if not value.is_constant]
+        if len(computed) != 1 or computed[0].type != node.types[0]:
+            return None
+        neutral = IDLE[name]
+        if neutral is None or node.inputs == (computed[0],):
+            return computed[0]
+        (other,) = (value for value in node.inputs if value is not computed[0])
+        if name in SECOND and other is node.inputs[0]:
+            return None
+        data = self._ranges.data(other)
+        is_idle = data is not None and bool(np.all(data == neutral))
+        return computed[0] if is_idle else None
+
+    def _place(self, node: Node) -> Way:
+        """What stands around an operator that may be computed on codes; nothing for others."""
+        name = _name(node)
+        if not node.inputs or isinstance(node.op, Leaf) or node.constant:
+            return NO_WAY
+        first, end = self.origin(node.inputs[0]), self.end(node.outputs[0])
+        if name in TO_CODES:
+            return (name, *first) if first and not self._is_pair(node) else NO_WAY
+        if name in PRODUCTS:
+            return self._product(node, name, end)
+        if name in KERNELS and end and CLIPS.issuperset(end[:-1]):
+            return self._kernel(node, name, end)
+        if first and SUMS in first[0] and name in CARRYING:
+            return (name, *first)
+        if first and SIGNS in first[0] and name in BY_ORDER:
+            return (name, *first)
+        if name in CLIPS and end and SIGNS in end[-1]:
+            return (name, *end)
+        return NO_WAY
+
+    def _product(self, node: Node, name: str, end: Way) -> Way:
+        """A product is computed on codes if both factors are codes, or the weights become codes."""
+        one, other, *_ = map(self.origin, node.inputs)
+        around = (name, *self._operands(node.inputs), *end)
+        if one and other and (end or name in FREE_PRODUCTS):
+            return around
+        if other and not one and not end and name in FREE_PRODUCTS:
+            return around if CONSTANT in other[0] else NO_WAY
+        weighted = name not in BEFORE_SUMS or not FOLDED.isdisjoint(end)
+        coded = one and end and (other or (weighted and node.inputs[1].is_constant))
+        return around if coded else NO_WAY
+
+    def _kernel(self, node: Node, name: str, end: Way) -> Way:
+        positions = KERNELS[name]
+        read = node.inputs if positions is None else [node.inputs[each] for each in positions]
+        coded = [bool(self.origin(value)) for value in read]
+        numbers = name in WITH_NUMBERS and all(
+            of or value.is_constant for of, value in zip(coded, read, strict=True)
+        )
+        if all(coded) or (numbers and any(coded)):
+            return (name, *self._operands(read), *end)
+        return NO_WAY
+
+    def _operands(self, values: Sequence[Value]) -> Iterator[str]:
+        """What an operator reads: of codes, and on which way, or constants, or anything."""
+        for value in values:
+            way = self.origin(value)
+            yield " ".join(way) if way else "a constant" if value.is_constant else "a value"
+
+    def _is_pair(self, end: Node) -> bool:
+        """Whether codes are made of what was made of them by the same numbers.
+
+        The runtime leaves both out, and would get the same codes.
+        """
+        value = end.inputs[0]
+        while _name(value.node) in CARRYING or self._idle_over(value.node) is not None:
+            value = self._idle_over(value.node) or value.node.inputs[0]
+        start = value.node
+        if _name(start) not in FROM_CODES or len(start.inputs) != len(end.inputs):
+            return False
+        return all(map(self._are_same, start.inputs[1:], end.inputs[1:]))
+
+    def _are_same(self, one: Value, other: Value) -> bool:
+        """Whether two constants are the same numbers, or codes of the same ones in two types."""
+        if one is other:
+            return True
+        found = [self._ranges.data(value) for value in (one, other)]
+        if any(data is None for data in found):
+            return False
+        mine, theirs = (
+            data.astype(np.float64) - (SHIFT if data.dtype == np.uint8 else 0)
+            for data in found
+            if data is not None
+        )
+        return bool(np.array_equal(mine, theirs))
+
+
+def anew(before: OnCodes, after: OnCodes, became: Mapping[Node, Node]) -> str:
+    """What the runtime may compute on codes in a graph and not in the one before, in words.
+
+    `became` says what has become of nodes that were not replaced. These keep their places, or lose
+    them; what was replaced leaves its places to what is made instead. Nothing where all is so.
+
+    Of a part, neither does an output come from codes then, nor are codes made of a leaf, that did
+    not: what stands on the other side is not seen.
+    """
+    there = frozenset(after.graph.nodes)
+    kept: dict[Node, set[Way]] = {}
+    left: Counter[Way] = Counter()
+    for node in before.graph.nodes:
+        now, place = became.get(node, node), before.places.get(node, NO_WAY)
+        if now in there:
+            kept.setdefault(now, set()).add(place)
+        elif place:
+            left[place] += 1
+    for node, place in after.places.items():
+        if node in kept and place in kept[node]:
+            continue
+        if node in kept or not left[place]:
+            return f"the runtime would compute {place[0]} on codes there, and does not before"
+        left[place] -= 1
+    ends = zip(before.graph.outputs, after.graph.outputs, strict=True) if before.is_part else ()
+    met = [after.origin(new) not in (NO_WAY, before.origin(old)) for old, new in ends]
+    read = before.graph.leaves if before.is_part else ()
+    met += [after.end(value) not in (NO_WAY, before.end(value)) for value in read]
+    return "what stands beside it might be computed on codes then" if any(met) else ""
+
+
+def is_conversion(node: Node) -> bool:
+    """Whether an operator makes reals of codes, or codes of reals by a scale that is given."""
+    name = _name(node)
+    return name in FROM_CODES or name in TO_CODES
+
+
+def _name(node: Node) -> str:
+    """The name of an operator in ONNX, with its domain if that is another; empty for leaves."""
+    return "" if isinstance(node.op, Leaf) else node.op.op_type
