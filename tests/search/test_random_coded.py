@@ -1,12 +1,11 @@
 """Random networks with codes: what becomes of them gives the same codes, bit by bit.
 
-Operator by operator, and as they are served where they have pairs of operators that cancel out.
+Operator by operator; and as they are served, or operator by operator, where they have pairs of
+operators that cancel out.
 A thousand of them: ``pytest -m many tests/search/test_random_coded.py``.
 """
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import onnx_ir as ir
@@ -15,6 +14,7 @@ from random_coded import coded_network, images, is_paired
 from runtime import run_model
 
 import xflow
+from xflow.core.registry import Array
 
 IN_CI, MANY, PART = 50, 1_000, 50
 TOLERANCE = 1e-5
@@ -28,21 +28,29 @@ def check(seed: int) -> bool:
     if not result.report.changed:
         return False
     after = ir.to_proto(result.model)
-    ways = (True, False) if is_paired(seed) else (True,)
-    for x, as_written in itertools.product(images(model, seed), ways):
-        pairs = (run_model(each, {"x": x}, as_written=as_written) for each in (model, after))
-        for old, new in zip(*pairs, strict=True):
-            assert old.dtype == new.dtype
-            if old.dtype.kind in "iu":
-                np.testing.assert_array_equal(new, old, err_msg=f"network {seed}")
-                continue
-            assert np.array_equal(np.isfinite(new), np.isfinite(old)), seed
-            finite = np.where(np.isfinite(old), old, 0)
-            largest = float(np.abs(finite).max(initial=0))
-            np.testing.assert_allclose(
-                np.where(np.isfinite(new), new, 0), finite, rtol=0, atol=TOLERANCE * largest
-            )
+    for x in images(model, seed):
+        written = [run_model(each, {"x": x}, as_written=True) for each in (model, after)]
+        for old, new in zip(*written, strict=True):
+            assert is_same(old, new).all(), seed
+        if is_paired(seed):
+            served = [run_model(each, {"x": x}) for each in (model, after)]
+            for old, new, exact in zip(*served, written[0], strict=True):
+                assert (is_same(old, new) | is_same(exact, new)).all(), seed
     return True
+
+
+def is_same(old: Array, new: Array) -> Array:
+    """Which elements of an output are the same: codes to the bit, finite numbers but for rounding.
+
+    What the runtime spoils in a network, it need not spoil in what becomes of it.
+    """
+    assert old.dtype == new.dtype
+    if old.dtype.kind in "iu":
+        return np.asarray(old == new)
+    finite = np.where(np.isfinite(old), old, 0)
+    error = np.abs(np.where(np.isfinite(new), new, 0) - finite)
+    near = error <= TOLERANCE * np.abs(finite).max(initial=0)
+    return np.asarray(near & (np.isfinite(old) == np.isfinite(new)))
 
 
 @pytest.mark.usefixtures("worker")

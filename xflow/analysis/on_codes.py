@@ -78,9 +78,11 @@ PLAIN: Final = "UINT8"
 Way: TypeAlias = tuple[str, ...]
 """A conversion and what stands between it and a value, by names; nothing where there is none."""
 NO_WAY: Final[Way] = ()
-ROWS, SUMS, SIGNS, CONSTANT = "by rows", "sums", "of any sign", "of constants"
+ROWS, SUMS, SIGNS, CONSTANT, AGAIN = "by rows", "sums", "of any sign", "of constants", "again"
 """Properties of a conversion: several scales or computed ones, codes that do not survive a
-conversion to codes and back, scales that may be negative, codes that are constants."""
+conversion to codes and back, scales that may be negative, codes that are constants, codes that were
+made of what other codes are. What the runtime makes of the latter by DoubleQDQPairsRemover depends
+on each movement beside them, behind which it puts further pairs."""
 
 
 @dataclass(frozen=True)
@@ -162,10 +164,7 @@ class OnCodes:
             return self._leaves.get(node.op.key, NO_WAY)
         if not node.inputs:
             return NO_WAY
-        if name in CARRYING:
-            way = self.origin(node.inputs[0])
-            return (*way, name) if way and ROWS in way[0] else way
-        if name in FUSED_BEFORE:
+        if name in CARRYING or name in FUSED_BEFORE:
             way = self.origin(node.inputs[0])
             return (*way, name) if way else way
         source = self._idle_over(node)
@@ -185,6 +184,20 @@ class OnCodes:
             yield SIGNS
         if codes.is_constant:
             yield CONSTANT
+        if not of_floats and self._is_again(codes):
+            yield AGAIN
+
+    def _is_again(self, codes: Value) -> bool:
+        """Whether codes were made of reals that other codes are, by other numbers."""
+        end = self._unmoved(codes).node
+        from_others = _name(end) in TO_CODES and self.origin(end.inputs[0])
+        return bool(from_others) and not self._is_pair(end)
+
+    def _unmoved(self, value: Value) -> Value:
+        """What a value is before movements, and operators that do nothing."""
+        while _name(value.node) in CARRYING or self._idle_over(value.node) is not None:
+            value = self._idle_over(value.node) or value.node.inputs[0]
+        return value
 
     def _end(self, value: Value, users: Sequence[Node]) -> Way:
         if value in self._outside:
@@ -201,7 +214,7 @@ class OnCodes:
         if not way or self._idle_over(reader) == value:
             return way
         if name in CARRYING and reader.inputs[0] == value:
-            return (name, *way) if ROWS in way[-1] else way
+            return (name, *way)
         others = [each for each in reader.inputs if each != value]
         passed = name in CLIPS or name in FOLDED
         return (name, *way) if passed and all(each.is_constant for each in others) else NO_WAY
@@ -229,7 +242,10 @@ class OnCodes:
         name = _name(node)
         if not node.inputs or isinstance(node.op, Leaf) or node.constant:
             return NO_WAY
-        first, end = self.origin(node.inputs[0]), self.end(node.outputs[0])
+        first, end = self.origin(node.inputs[0]), passed(self.end(node.outputs[0]))
+        read = [way[0] for way in map(self.origin, node.inputs) if way]
+        if name not in CARRYING and any(AGAIN in conversion for conversion in read):
+            return (name, *self._operands(node.inputs))
         if name in TO_CODES:
             return (name, *first) if first and not self._is_pair(node) else NO_WAY
         if name in PRODUCTS:
@@ -237,9 +253,9 @@ class OnCodes:
         if name in KERNELS and end and CLIPS.issuperset(end[:-1]):
             return self._kernel(node, name, end)
         if first and SUMS in first[0] and name in CARRYING:
-            return (name, *first)
+            return (name, *passed(first))
         if first and SIGNS in first[0] and name in BY_ORDER:
-            return (name, *first)
+            return (name, *passed(first))
         if name in CLIPS and end and SIGNS in end[-1]:
             return (name, *end)
         return NO_WAY
@@ -270,7 +286,7 @@ class OnCodes:
     def _operands(self, values: Sequence[Value]) -> Iterator[str]:
         """What an operator reads: of codes, and on which way, or constants, or anything."""
         for value in values:
-            way = self.origin(value)
+            way = passed(self.origin(value))
             yield " ".join(way) if way else "a constant" if value.is_constant else "a value"
 
     def _is_pair(self, end: Node) -> bool:
@@ -278,10 +294,7 @@ class OnCodes:
 
         The runtime leaves both out, and would get the same codes.
         """
-        value = end.inputs[0]
-        while _name(value.node) in CARRYING or self._idle_over(value.node) is not None:
-            value = self._idle_over(value.node) or value.node.inputs[0]
-        start = value.node
+        start = self._unmoved(end.inputs[0]).node
         if _name(start) not in FROM_CODES or len(start.inputs) != len(end.inputs):
             return False
         return all(map(self._are_same, start.inputs[1:], end.inputs[1:]))
@@ -308,7 +321,8 @@ def anew(before: OnCodes, after: OnCodes, became: Mapping[Node, Node]) -> str:
     them; what was replaced leaves its places to what is made instead. Nothing where all is so.
 
     Of a part, neither does an output come from codes then, nor are codes made of a leaf, that did
-    not: what stands on the other side is not seen.
+    not: what stands on the other side is not seen. Of any graph, no output comes from codes that
+    were made of others on another way.
     """
     there = frozenset(after.graph.nodes)
     kept: dict[Node, set[Way]] = {}
@@ -325,11 +339,24 @@ def anew(before: OnCodes, after: OnCodes, became: Mapping[Node, Node]) -> str:
         if node in kept or not left[place]:
             return f"the runtime would compute {place[0]} on codes there, and does not before"
         left[place] -= 1
-    ends = zip(before.graph.outputs, after.graph.outputs, strict=True) if before.is_part else ()
-    met = [after.origin(new) not in (NO_WAY, before.origin(old)) for old, new in ends]
+    ends = zip(before.graph.outputs, after.graph.outputs, strict=True)
+    ways = ((passed(before.origin(old)), passed(after.origin(new))) for old, new in ends)
+    met = [new not in (NO_WAY, old) and (before.is_part or AGAIN in new[0]) for old, new in ways]
     read = before.graph.leaves if before.is_part else ()
-    met += [after.end(value) not in (NO_WAY, before.end(value)) for value in read]
+    met += [passed(after.end(v)) not in (NO_WAY, passed(before.end(v))) for v in read]
     return "what stands beside it might be computed on codes then" if any(met) else ""
+
+
+def passed(way: Way) -> Way:
+    """A way without the movements to which the runtime is indifferent.
+
+    It puts a pair of conversions behind each, or before it, unless there are several scales; where
+    codes were made of others, these pairs do not leave everything as it is.
+    """
+    kinds = " ".join((*way[:1], *way[-1:]))
+    if ROWS in kinds or AGAIN in kinds:
+        return way
+    return tuple(name for name in way if name not in CARRYING)
 
 
 def is_conversion(node: Node) -> bool:
