@@ -245,7 +245,7 @@ class OnCodes:
         first, end = self.origin(node.inputs[0]), passed(self.end(node.outputs[0]))
         read = [way[0] for way in map(self.origin, node.inputs) if way]
         if name not in CARRYING and any(AGAIN in conversion for conversion in read):
-            return (name, *self._operands(node.inputs))
+            return (name, *self._operands(node.inputs), *end)
         if name in TO_CODES:
             return (name, *first) if first and not self._is_pair(node) else NO_WAY
         if name in PRODUCTS:
