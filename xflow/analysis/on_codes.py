@@ -68,6 +68,9 @@ IDLE: Final[Mapping[str, float | None]] = {
 SECOND: Final = frozenset({"Div", "Sub"})
 """Those of them whose second operand that has to be."""
 
+LOOKED_FOR: Final = TO_CODES | CARRYING | PRODUCTS | frozenset(KERNELS) | BY_ORDER | CLIPS
+"""All operators that may be computed on codes, or left out for codes."""
+
 EXACT: Final = frozenset({"INT8", "UINT8", "INT16", "UINT16"})
 """Types of codes of which a conversion and one back give the same codes, with a zero point."""
 SHIFT: Final = 128
@@ -104,10 +107,17 @@ WHOLE: Final = Border()
 class OnCodes:
     """What the runtime may compute on codes in a graph with that `border`.
 
-    `ranges` know the graph's constants.
+    `ranges` know the graph's constants. `origins` are those of graphs over the same leaves with the
+    same border, which are added to.
     """
 
-    def __init__(self, graph: Graph, ranges: Ranges, border: Border = WHOLE) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        ranges: Ranges,
+        border: Border = WHOLE,
+        origins: dict[Value, Way] | None = None,
+    ) -> None:
         self.graph = graph
         self.is_part = border != WHOLE
         self._ranges = ranges
@@ -118,12 +128,14 @@ class OnCodes:
             value: way if counts[value] == 1 else NO_WAY
             for value, way in zip(graph.outputs, outside, strict=True)
         }
-        self._origins: dict[Value, Way] = {}
+        self._origins: dict[Value, Way] = {} if origins is None else origins
         self._ends: dict[Value, Way] = {}
-        if not border.has_codes(graph.nodes):
+        self._has_codes = border.has_codes(graph.nodes)
+        if not self._has_codes:
             return
         for node in graph.nodes:
-            self._origins[node.outputs[0]] = self._origin(node)
+            if node.outputs[0] not in self._origins:
+                self._origins[node.outputs[0]] = self._origin(node)
         for node in reversed(graph.nodes):
             for value in node.outputs:
                 self._ends[value] = self._end(value, graph.users.get(value, ()))
@@ -139,7 +151,10 @@ class OnCodes:
     @cached_property
     def places(self) -> Mapping[Node, Way]:
         """The operators that the runtime may compute on codes, with what stands around them."""
-        nodes = self.graph.nodes if self._origins else ()
+        nodes = self.graph.nodes if self._has_codes else ()
+        ways = map(self._origins.get, (node.outputs[0] for node in nodes))
+        if not any(way and AGAIN in way[0] for way in ways):
+            nodes = tuple([node for node in nodes if _name(node) in LOOKED_FOR])
         found = ((node, self._place(node)) for node in nodes)
         return {node: place for node, place in found if place}
 
@@ -324,16 +339,18 @@ def anew(before: OnCodes, after: OnCodes, became: Mapping[Node, Node]) -> str:
     not: what stands on the other side is not seen. Of any graph, no output comes from codes that
     were made of others on another way.
     """
-    there = frozenset(after.graph.nodes)
+    fresh = [node for node, place in after.places.items() if before.places.get(node) != place]
+    there = frozenset(after.graph.nodes) if fresh else frozenset()
     kept: dict[Node, set[Way]] = {}
     left: Counter[Way] = Counter()
-    for node in before.graph.nodes:
+    for node in before.graph.nodes if fresh else ():
         now, place = became.get(node, node), before.places.get(node, NO_WAY)
         if now in there:
             kept.setdefault(now, set()).add(place)
         elif place:
             left[place] += 1
-    for node, place in after.places.items():
+    for node in fresh:
+        place = after.places[node]
         if node in kept and place in kept[node]:
             continue
         if node in kept or not left[place]:

@@ -80,6 +80,7 @@ class Places:
         self._outside = tuple(outside)
         self._border = border
         self._on_codes: dict[Graph, OnCodes] = {}
+        self._origins: dict[Value, tuple[str, ...]] = {}
         self._contexts: dict[Graph, dict[Value, Observed]] = {}
         self._observing: dict[tuple[Node, Observed], bool] = {}
 
@@ -117,7 +118,7 @@ class Places:
         replaced = dict(zip(match.roots, after, strict=True))
         new = Graph(rebuild_all(graph.outputs, replaced, moved))
         became = {old.node: now.node for old, now in moved.items()}
-        return anew(before, OnCodes(new, self.ranges, self._border), became)
+        return anew(before, OnCodes(new, self.ranges, self._border, self._origins), became)
 
     def on_codes(self, graph: Graph) -> OnCodes:
         """What the runtime may compute on codes in a graph."""
@@ -125,7 +126,9 @@ class Places:
         if known is None:
             if len(self._on_codes) >= KEPT:
                 self._on_codes.clear()
-            known = self._on_codes[graph] = OnCodes(graph, self.ranges, self._border)
+                self._origins = {}
+            known = OnCodes(graph, self.ranges, self._border, self._origins)
+            self._on_codes[graph] = known
         return known
 
     def _may_observe(self, graph: Graph, what: Observed) -> bool:
