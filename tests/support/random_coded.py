@@ -71,6 +71,16 @@ class CodedNetwork:
         (name,) = self.node(op, *inputs, **attributes)
         return name
 
+    def read(self) -> list[onnx.NodeProto]:
+        """The nodes on which the outputs depend: the runtime lets others keep it from fusing."""
+        needed = {name for name, _ in self.outputs}
+        found = []
+        for node in reversed(self.nodes):
+            if not needed.isdisjoint(node.output):
+                needed.update(node.input)
+                found.append(node)
+        return found[::-1]
+
     @property
     def types(self) -> tuple[str, ...]:
         """The types of its codes."""
@@ -254,6 +264,8 @@ def coded_network(seed: int) -> onnx.ModelProto:
     shape = (1, channels, SIDE, SIDE)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
     outputs = [helper.make_tensor_value_info(name, kind, None) for name, kind in net.outputs]
+    if net.is_paired:
+        net.nodes = net.read()
     graph = helper.make_graph(net.nodes, f"coded{seed}", [x], outputs, net.constants)
     opsets = [helper.make_opsetid("", 17)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
