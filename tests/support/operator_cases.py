@@ -66,8 +66,9 @@ def cases() -> list[tuple[Operator, Example]]:
 
 
 CHOOSING = {
-    **dict.fromkeys(("MaskedAttention", "CappedMaskedAttention", "CausalMaskedAttention"), 3),
-    **dict.fromkeys(("CachedMaskedAttention", "CachedCausalMaskedAttention"), 5),
+    op.name: op.takes.index(BOOL)
+    for op in operators()
+    if op.role == "attention" and BOOL in op.takes
 }
 """Inputs of Booleans of which each row has one that is true, because something is divided by how
 many there are."""

@@ -38,6 +38,11 @@ BOUNDED = 1000
 kernel, which takes one hyperbolic tangent after the other, 8 ns each; `Tanh` takes several."""
 
 
+NUMBERS_OF_HEADS = declare(
+    q_num_heads=AttributeSpec(Kind.INT, 0), kv_num_heads=AttributeSpec(Kind.INT, 0)
+)
+
+
 @register
 class Attention(Composite):
     """``softmax(scale * q @ transpose(k) + mask) @ v``, for each head of each batch.
@@ -59,14 +64,14 @@ class Attention(Composite):
     role = "attention"
     since = 23
     arity = (3, 4)
-    attributes = declare(
-        scale=AttributeSpec(Kind.REAL),
-        q_num_heads=AttributeSpec(Kind.INT, 0),
-        kv_num_heads=AttributeSpec(Kind.INT, 0),
-    )
+    attributes = declare(scale=AttributeSpec(Kind.REAL), **NUMBERS_OF_HEADS)
     ignored = frozenset({"qk_matmul_output_mode"})
     mask: ClassVar[int | None] = 3
     narrow = True
+    cached: ClassVar[bool] = False
+    """Whether there are keys and values of the past, before the new ones."""
+    causal: ClassVar[bool] = False
+    """Whether a query has only the keys up to its own place, behind all of the past."""
     examples = tuple(
         Example(shapes, {"scale": scale, **heads})
         for scale, heads, *given in (
@@ -93,6 +98,15 @@ class Attention(Composite):
         )
         for shapes in (tuple(given),)
     )  # fmt: skip
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """In what it differs from `Attention`: `cached`, `causal`, and `chosen` where a mask of
+        Booleans says which keys count; and the names of its further real numbers, as `softcap`.
+        """
+        has = {"cached": self.cached, "causal": self.causal, "chosen": BOOL in self.takes}
+        reals = {name for name, spec in self.attributes.items() if spec.kind is Kind.REAL}
+        return frozenset(name for name, holds in has.items() if holds) | (reals - {"scale"})
 
     def canonical(self, attributes: Attributes, shapes: Sequence[Shape]) -> Attributes:
         if len(shapes[0]) != HEADS_FIRST:
@@ -137,14 +151,20 @@ class Attention(Composite):
 
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
         q, k, v = shapes[:3]
-        require(len(q) == len(k) == len(v), "the inputs of Attention differ in rank")
-        require(len(q) in (HEADS_LAST, HEADS_FIRST), f"Attention on inputs of rank {len(q)}")
-        self.check(shapes, attributes, need)
+        require(len(q) == len(k) == len(v), f"the inputs of {self.name} differ in rank")
+        require(len(q) in (HEADS_LAST, HEADS_FIRST), f"{self.name} on inputs of rank {len(q)}")
+        self.check(self._joined(shapes, attributes, need), attributes, need)
         batch, heads, length, _ = self._with_heads(attributes, 0, q)
         part = self._with_heads(attributes, 2, v)[3]
         if len(q) == HEADS_FIRST:
             return [(batch, heads, length, part)]
         return [(batch, length, heads * part)]
+
+    def _joined(
+        self, shapes: Sequence[Shape], attributes: Attributes, need: Need | None = None
+    ) -> Sequence[Shape]:
+        """The shapes of the queries, of all keys and values, and of the mask."""
+        return shapes
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
         q, k, v = self._by_heads(inputs, attributes)
@@ -254,10 +274,7 @@ class CappedAttention(Attention):
 
     name = "CappedAttention"
     attributes = declare(
-        scale=AttributeSpec(Kind.REAL),
-        softcap=AttributeSpec(Kind.REAL),
-        q_num_heads=AttributeSpec(Kind.INT, 0),
-        kv_num_heads=AttributeSpec(Kind.INT, 0),
+        scale=AttributeSpec(Kind.REAL), softcap=AttributeSpec(Kind.REAL), **NUMBERS_OF_HEADS
     )
     examples = tuple(
         replace(example, attributes={**example.attributes, "softcap": softcap})

@@ -27,7 +27,6 @@ from xflow.core.size import Size
 from xflow.core.sorts import BOOL, ELEMENT, REAL
 from xflow.ops.attention import (
     HEADS_FIRST,
-    HEADS_LAST,
     Attention,
     CappedAttention,
     CappedMaskedAttention,
@@ -46,6 +45,9 @@ GIVEN = (0, 1, 2, 4, 5, 3)
 class DerivedAttention(Attention):
     """Attention that is another one, with keys, values and a mask that are made for it.
 
+    It is declared by its traits: `cached`, `causal`, and by the base class whose mask and softcap
+    it has, which is `Attention` where no other is named. Its name is that of its class.
+
     The runtime has one kernel for all of them, which makes of NaN and infinities what it makes of
     them where these are inputs.
     """
@@ -53,10 +55,27 @@ class DerivedAttention(Attention):
     as_defined = True
     plain: ClassVar[type[Attention]]
     """The attention that it is."""
-    cached: ClassVar[bool] = False
-    """Whether there are keys and values of the past, before the new ones."""
-    causal: ClassVar[bool] = False
-    """Whether a query has only the keys up to its own place, behind all of the past."""
+
+    def __init_subclass__(cls, cached: bool = False, causal: bool = False) -> None:
+        super().__init_subclass__()
+        like = next(
+            base
+            for base in cls.__mro__
+            if issubclass(base, Attention) and not issubclass(base, DerivedAttention)
+        )
+        choosing = (MaskedAttention, CappedMaskedAttention)
+        masked = issubclass(like, MaskedAttention)
+        may_be_masked = not masked and not causal
+        given = PAST[1] + 1 if cached else PAST[0]
+        cls.name = cls.__name__
+        cls.cached, cls.causal = cached, causal
+        cls.plain = next(each for each in choosing if issubclass(each, like)) if causal else like
+        cls.arity = (given + masked, given + masked + may_be_masked)
+        cls.takes = (*[ELEMENT] * given, BOOL) if masked else like.takes
+        cls.mask = given if may_be_masked else None
+        if "examples" not in cls.__dict__:
+            examples = tuple(e for e in like.examples if masked or not causal or len(e.shapes) == 3)
+            cls.examples = _cached(examples) if cached else examples
 
     def _joined(
         self, shapes: Sequence[Shape], attributes: Attributes, need: Need | None = None
@@ -84,16 +103,8 @@ class DerivedAttention(Attention):
         return (q, *joined, *shapes[5:])
 
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
-        q, k, v = shapes[:3]
-        require(len(q) == len(k) == len(v), f"the inputs of {self.name} differ in rank")
-        require(len(q) in (HEADS_LAST, HEADS_FIRST), f"{self.name} on inputs of rank {len(q)}")
-        joined = self._joined(shapes, attributes, need)
-        self.check(joined, attributes, need)
-        batch, heads, length, _ = self._with_heads(attributes, 0, q)
-        part = joined[2][3]
-        last = (batch, length, heads * part)
-        y = (batch, heads, length, part) if len(q) == HEADS_FIRST else last
-        return [y, *joined[1:3]] if self.cached else [y]
+        y = super().shape(shapes, attributes, need)
+        return [*y, *self._joined(shapes, attributes)[1:3]] if self.cached else y
 
     def define(self, inputs: Sequence[Value], attributes: Attributes) -> tuple[Value, ...]:
         q, k, v = self._by_heads(inputs, attributes)
@@ -188,7 +199,7 @@ def _cached(examples: Sequence[Example]) -> tuple[Example, ...]:
 
 
 @register
-class CachedAttention(DerivedAttention):
+class CachedAttention(DerivedAttention, cached=True):
     """`Attention` with keys and values of the past before the new ones; gives all of them besides.
 
     The first three inputs are those of `Attention`, with new keys and values alone. The keys
@@ -198,41 +209,21 @@ class CachedAttention(DerivedAttention):
     where there are no new ones, and gives nothing unless it may give all three outputs.
     """
 
-    name = "CachedAttention"
-    arity = (5, 6)
-    mask = 5
-    plain = Attention
-    cached = True
-    examples = _cached(Attention.examples)
-
 
 @register
-class CachedCappedAttention(DerivedAttention, CappedAttention):
+class CachedCappedAttention(DerivedAttention, CappedAttention, cached=True):
     """`CappedAttention` with keys and values of the past, as `CachedAttention` has them."""
 
-    name = "CachedCappedAttention"
-    arity = (5, 6)
-    mask = 5
-    plain = CappedAttention
-    cached = True
     examples = _cached(CappedAttention.examples[::3])
 
 
 @register
-class CachedMaskedAttention(DerivedAttention, MaskedAttention):
+class CachedMaskedAttention(DerivedAttention, MaskedAttention, cached=True):
     """`MaskedAttention` with keys and values of the past, as `CachedAttention` has them."""
-
-    name = "CachedMaskedAttention"
-    arity = (6, 6)
-    takes = (*[ELEMENT] * 5, BOOL)
-    mask = None
-    plain = MaskedAttention
-    cached = True
-    examples = _cached(MaskedAttention.examples)
 
 
 @register
-class CausalAttention(DerivedAttention):
+class CausalAttention(DerivedAttention, causal=True):
     """`MaskedAttention` in which query i has the keys up to number i.
 
     The diagonal begins at the first key, also where there are more keys than queries. With a mask
@@ -241,76 +232,30 @@ class CausalAttention(DerivedAttention):
     ONNX's reference make different things.
     """
 
-    name = "CausalAttention"
-    arity = (3, 3)
-    mask = None
-    plain = MaskedAttention
-    causal = True
-    examples = tuple(each for each in Attention.examples if len(each.shapes) == 3)
-
 
 @register
-class CachedCausalAttention(DerivedAttention):
+class CachedCausalAttention(DerivedAttention, cached=True, causal=True):
     """`CausalAttention` with keys and values of the past, of which each query has all."""
 
-    name = "CachedCausalAttention"
-    arity = (5, 5)
-    mask = None
-    plain = MaskedAttention
-    cached = True
-    causal = True
-    examples = _cached(CausalAttention.examples)
-
 
 @register
-class CausalCappedAttention(DerivedAttention, CappedAttention):
+class CausalCappedAttention(DerivedAttention, CappedAttention, causal=True):
     """`CausalAttention` of scores with a softcap, as `CappedMaskedAttention` has them."""
 
-    name = "CausalCappedAttention"
-    arity = (3, 3)
-    mask = None
-    plain = CappedMaskedAttention
-    causal = True
-    examples = tuple(each for each in CappedAttention.examples if len(each.shapes) == 3)
-
 
 @register
-class CachedCausalCappedAttention(DerivedAttention, CappedAttention):
+class CachedCausalCappedAttention(DerivedAttention, CappedAttention, cached=True, causal=True):
     """`CausalCappedAttention` with keys and values of the past, of which each query has all."""
 
-    name = "CachedCausalCappedAttention"
-    arity = (5, 5)
-    mask = None
-    plain = CappedMaskedAttention
-    cached = True
-    causal = True
-    examples = _cached(CausalCappedAttention.examples)
-
 
 @register
-class CausalMaskedAttention(DerivedAttention, MaskedAttention):
+class CausalMaskedAttention(DerivedAttention, MaskedAttention, causal=True):
     """`MaskedAttention` in which query i has those keys up to number i that its mask gives it."""
 
-    name = "CausalMaskedAttention"
-    arity = (4, 4)
-    mask = None
-    plain = MaskedAttention
-    causal = True
-    examples = MaskedAttention.examples
-
 
 @register
-class CachedCausalMaskedAttention(DerivedAttention, MaskedAttention):
+class CachedCausalMaskedAttention(DerivedAttention, MaskedAttention, cached=True, causal=True):
     """`CausalMaskedAttention` with keys and values of the past, as `CachedAttention` has them.
 
     A query has all of the past that its mask gives it.
     """
-
-    name = "CachedCausalMaskedAttention"
-    arity = (6, 6)
-    takes = (*[ELEMENT] * 5, BOOL)
-    mask = None
-    plain = MaskedAttention
-    cached = True
-    causal = True
-    examples = _cached(MaskedAttention.examples)
