@@ -73,6 +73,7 @@ class Normalizer:
         self._copies = 1
         self.tropical = False
         """Whether maxima and roots are simplified, see `tropical`."""
+        self._remembered: dict[tuple[object, ...], Normal] = {}
 
     @contextmanager
     def set(self, *, merges: bool, unrolls: bool, tropical: bool = False) -> Iterator[None]:
@@ -87,6 +88,18 @@ class Normalizer:
     def normal(self, scalar: Scalar, path: Guards = ()) -> Normal:
         """The normal form of `scalar` where `path` holds. Raises TooLargeError."""
         return make_normal(self.simplify(self._terms(scalar, path), path))
+
+    def remembered(self, scalar: Scalar, path: Guards = ()) -> Normal:
+        """`normal`, worked out once for equal scalars where the same is assumed.
+
+        For questions of which no record is kept: of what it relies on, only the first time leaves
+        obligations. Raises TooLargeError.
+        """
+        settings = self.merges, self.unrolls, self.tropical, self._copies
+        key = self.arithmetic.assumed, settings, path, scalar
+        if key not in self._remembered:
+            self._remembered[key] = self.normal(scalar, path)
+        return self._remembered[key]
 
     def _terms(self, scalar: Scalar, path: Guards) -> list[Term]:
         terms = self._expand(scalar, path)

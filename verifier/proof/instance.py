@@ -94,6 +94,7 @@ class InstanceProof:
         """How the outputs that were proved agree."""
         self.jumps: set[str] = set()
         self._in_digits: dict[tuple[Value, Value], _Reading | None] = {}
+        self._read_kernels: dict[tuple[Value, Index, Known], Scalar] = {}
 
     def attempt(self) -> Attempt:
         """Prove it. To be called once: what is known of its integers is forgotten then."""
@@ -262,8 +263,9 @@ class InstanceProof:
                 return tuple(map(str, needs)), None, frozenset()
         for reading in self._plain_readings(left, right):
             with self.arithmetic.assuming(reading.conditions), all_comparisons():
+                enough = least is not None and not least.facts
                 try:
-                    found = self._lacks(left, right, reading, elements, alike=alike)
+                    found = self._lacks(left, right, reading, elements, alike=alike, enough=enough)
                 except (TooLargeError, ZeroDivisionError):  # another may get through
                     continue
             if found.exact == BITS:
@@ -311,16 +313,23 @@ class InstanceProof:
         elements: Known,
         *,
         alike: bool,
+        enough: bool,
     ) -> _Lacks:
-        """`_beyond_numbers` by one reading of the index."""
+        """`_beyond_numbers` by one reading of the index.
+
+        Where another one has shown that nothing is lacking (`enough`), how the sides agree alone.
+        """
         index, simpler = reading.index, reading.simpler
         operations = [simpler(read_operations(side, index)) for side in (left, right)]
         if same_bits(operations[0], operations[1], self.arithmetic):
             return _Lacks((), BITS, frozenset())
         plain = [simpler(read_unfolded(side, index)) for side in (left, right)]
+        exact = None if any(map(roundings, plain)) else NUMBERS
+        if enough:
+            return _Lacks((), exact, frozenset())
         whole = plain
         if alike:
-            whole = [simpler(read_kernels(side, index, elements)) for side in (left, right)]
+            whole = [simpler(self._kernels(side, index, elements)) for side in (left, right)]
         before, after = (tuple(reads(side, self.equality)) for side in whole)
         bounded = frozenset[str]()
         if not alike:
@@ -333,7 +342,6 @@ class InstanceProof:
             )
             bounded = bounded_inputs((left, right)) - elements.numbers
         facts = lacking(before, after, self.equality, self.instance.facts)
-        exact = None if any(map(roundings, plain)) else NUMBERS
         return _Lacks(facts, exact, jumps(before, after) | bounded)
 
     def _elements(self) -> Known:
@@ -350,11 +358,11 @@ class InstanceProof:
             with self.arithmetic.assuming(reading.conditions), all_comparisons():
                 try:
                     sides = (
-                        reading.simpler(folded(read_kernels(v, reading.index, elements)))
+                        reading.simpler(folded(self._kernels(v, reading.index, elements)))
                         for v in (left, right)
                     )
                     signed = (with_signs(side, self.equality.comparisons) for side in sides)
-                    first, second = map(self.equality.normalizer.normal, signed)
+                    first, second = map(self.equality.normalizer.remembered, signed)
                     if self.equality.equal(first, second):
                         return True
                 except UnlikeError:
@@ -362,6 +370,13 @@ class InstanceProof:
                 except (TooLargeError, ZeroDivisionError):  # another may get through
                     continue
         return False
+
+    def _kernels(self, side: Value, index: Index, elements: Known) -> Scalar:
+        """`read_kernels`, once for each side: the names of bound variables are the same then."""
+        key = side, index, elements
+        if key not in self._read_kernels:
+            self._read_kernels[key] = read_kernels(side, index, elements)
+        return self._read_kernels[key]
 
     def _plain_readings(self, left: Value, right: Value) -> Iterator[_Reading]:
         """The readings that cost little: by the index itself, and in digits."""

@@ -137,7 +137,7 @@ def reads(scalar: Scalar, equality: Equality, way: _Way = _Way()) -> Iterator[Re
             plain = with_signs(folded(scalar), equality.comparisons, path, folded)
             for guards, case in equality.normalizer.split(plain, path):
                 there = (*path, *guards)
-                normal = equality.normalizer.normal(case, there)
+                normal = equality.normalizer.remembered(case, there)
                 yield Read(scalar, normal, names, there, lost, way.alone)
             # Of -inf a maximum by such a kernel is the least float, even of a single element.
             inner = _Way(path, lost, False, False, False)
