@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from xflow.generator.minimize import Reducer
 from xflow.generator.runner.chunks import Define, Explore, Explored, Judge, Judged, Measure, Settle
 from xflow.generator.runner.codec import decode, digest
-from xflow.generator.runner.desk import Desk, Steps, Ticket, Urgency, complete, wait_for
-from xflow.generator.runner.engine import InlineEngine
+from xflow.generator.runner.desk import Desk, Steps, Ticket, complete, wait_for
+from xflow.generator.runner.engine import InlineEngine, Urgency
 from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.gaps import is_gap
 from xflow.generator.settle import Fate, Settled
@@ -288,7 +288,8 @@ class FamilyJob:
         """Drop the rules that follow from rules accepted later."""
         for item in list(self.result.kept):
             judge = self._origins.get(id(item.rule))
-            if judge is None:
+            # A proposal is of one output: that it follows says nothing of the others.
+            if judge is None or len(item.rule.instance(item.rule.ranks[0]).lhs) > 1:
                 continue
             self._reducer.remove(item.rule)
             self._state = digest(self._state, "without", item.rule.statement)

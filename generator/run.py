@@ -18,8 +18,8 @@ from xflow.generator.derive import Derivation, FamilyJob, add_costs, measure
 from xflow.generator.families import FAMILIES
 from xflow.generator.report import Summary, unknown_text
 from xflow.generator.runner.chunks import Chunk
-from xflow.generator.runner.desk import Desk, Steps, Urgency, complete
-from xflow.generator.runner.engine import Engine
+from xflow.generator.runner.desk import Desk, Steps, complete
+from xflow.generator.runner.engine import Engine, Urgency
 from xflow.generator.runner.journal import Journal, journal_folder
 from xflow.generator.runner.local import LocalEngine
 from xflow.generator.runner.memory import default_limit, workers_within

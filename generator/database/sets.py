@@ -11,7 +11,8 @@ from operator import attrgetter
 
 from xflow.generator.derive import Derivation, Dropped, FamilyJob, Kept
 from xflow.generator.runner.chunks import Compare, Consequence, FindGaps
-from xflow.generator.runner.desk import Desk, Steps, Ticket, Urgency, wait_for
+from xflow.generator.runner.desk import Desk, Steps, Ticket, wait_for
+from xflow.generator.runner.engine import Urgency
 from xflow.generator.saturation.directions import Database
 from xflow.rewriting.rule import Rule
 

@@ -23,7 +23,8 @@ from xflow.generator.learning.numbers import operators_of
 from xflow.generator.learning.surroundings import FREE, Relations
 from xflow.generator.runner.chunks import Equated, Judge, Judged, Measure, ProposalCode
 from xflow.generator.runner.codec import decode, encode
-from xflow.generator.runner.desk import Desk, Steps, Ticket, Urgency, wait_for
+from xflow.generator.runner.desk import Desk, Steps, Ticket, wait_for
+from xflow.generator.runner.engine import Urgency
 from xflow.generator.saturation.derivation import Derived, derive_claim
 from xflow.generator.saturation.directions import Database
 from xflow.generator.saturation.gaps import is_gap

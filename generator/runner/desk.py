@@ -6,12 +6,11 @@ import queue
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, Generic, TypeVar, cast
 
 from xflow.core.errors import WorkerError
 from xflow.generator.runner.chunks import Chunk
-from xflow.generator.runner.engine import Engine
+from xflow.generator.runner.engine import Engine, Urgency
 from xflow.generator.runner.journal import Journal
 from xflow.generator.runner.outcome import Outcome
 
@@ -20,16 +19,6 @@ Made = TypeVar("Made")
 
 Steps = Generator[bool, None, Made]
 """A coroutine of steps: yields True after progress, and False while it waits for a ticket."""
-
-
-class Urgency(IntEnum):
-    """The priority of a chunk, smaller first: `NOW` is awaited, `LAST` needed at the end."""
-
-    NOW = 0
-    SOON = 1
-    EXPLORE = 2
-    DEFINE = 3
-    LAST = 4
 
 
 @dataclass

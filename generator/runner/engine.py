@@ -7,6 +7,7 @@ import itertools
 import queue
 import threading
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any, Protocol
 
 from xflow.generator.runner.chunks import Chunk
@@ -14,6 +15,16 @@ from xflow.generator.runner.outcome import Outcome, execute
 
 MAX_LOSSES = 3
 """A chunk during which so many workers ended is not tried again."""
+
+
+class Urgency(IntEnum):
+    """The priority of a chunk, smaller first: `NOW` is awaited, `LAST` needed at the end."""
+
+    NOW = 0
+    SOON = 1
+    EXPLORE = 2
+    DEFINE = 3
+    LAST = 4
 
 
 @dataclass(order=True)
@@ -44,29 +55,34 @@ class Queue:
     def __init__(self) -> None:
         self._heap: list[Item] = []
         self._numbers = itertools.count()
+        self.pressing = 0
+        """How many of them are needed before the end."""
 
     def add(self, chunk: Chunk[Any], key: str, family: str, urgency: int) -> Item:
         """A new item."""
         item = Item(urgency, next(self._numbers), chunk, key, family)
-        heapq.heappush(self._heap, item)
+        self.put_back(item)
         return item
 
     def put_back(self, item: Item) -> None:
         """An item whose worker was lost: before all others of its urgency."""
         heapq.heappush(self._heap, item)
+        self.pressing += item.urgency < Urgency.LAST
 
     def hurry(self, item: Item, urgency: int) -> None:
         """Make an item more urgent, if it still waits."""
         if urgency < item.urgency and item in self._heap:
+            self.pressing += item.urgency == Urgency.LAST
             item.urgency = urgency
             heapq.heapify(self._heap)
 
     def take(self) -> Item | None:
         """The most urgent item."""
-        return heapq.heappop(self._heap) if self._heap else None
-
-    def __len__(self) -> int:
-        return len(self._heap)
+        if not self._heap:
+            return None
+        item = heapq.heappop(self._heap)
+        self.pressing -= item.urgency < Urgency.LAST
+        return item
 
 
 @dataclass
@@ -96,7 +112,10 @@ class Engine(Protocol):
 
     @property
     def hungry(self) -> bool:
-        """Whether workers may soon be idle."""
+        """Whether workers may soon have nothing to do but what is needed at the end.
+
+        That fills the time in which families are compared, one after the other.
+        """
 
     def submit(self, chunk: Chunk[Any], key: str, family: str, urgency: int) -> None:
         """Have a chunk run; one that is urgent goes first."""
@@ -121,7 +140,7 @@ class QueueingEngine:
 
     @property
     def hungry(self) -> bool:
-        return len(self._queue) < self.usage.workers
+        return self._queue.pressing < self.usage.workers
 
     def submit(self, chunk: Chunk[Any], key: str, family: str, urgency: int) -> None:
         with self._lock:

@@ -21,6 +21,7 @@ from xflow.generator.database.publish import prepare
 from xflow.generator.enumeration.enumerate import enumerate_terms
 from xflow.generator.runner.chunks import Consequence, Explore, Judged, Settle
 from xflow.generator.runner.codec import canonical, decode, encode
+from xflow.generator.runner.engine import Queue, Urgency
 from xflow.generator.runner.journal import Journal, journal_folder
 from xflow.generator.runner.kept import to_text
 from xflow.generator.runner.memory import DRIVER, WORKER, default_limit, granted, workers_within
@@ -47,6 +48,20 @@ ACTIVATED = call(
     approximate="tanh",
 )
 """A value with attributes of several kinds."""
+
+
+def test_what_is_needed_at_the_end_keeps_nobody_from_looking_ahead() -> None:
+    queue, chunk = Queue(), Settle("", 0)
+    last = queue.add(chunk, "last", "sums", Urgency.LAST)
+    queue.add(chunk, "other", "sums", Urgency.LAST)
+    assert queue.pressing == 0
+    soon = queue.add(chunk, "soon", "sums", Urgency.SOON)
+    queue.hurry(last, Urgency.NOW)
+    assert queue.pressing == 2
+    assert [queue.take(), queue.take()] == [last, soon]
+    assert queue.pressing == 0
+    queue.put_back(soon)
+    assert queue.pressing == 1
 
 
 def test_a_damaged_journal_is_not_believed(tmp_path: Path) -> None:
