@@ -50,8 +50,16 @@ class Settled:
 
 
 def settle(rule: Rule, seed: int) -> Settled:
-    """Prove `rule`, and what follows from it."""
+    """Prove `rule`, and what follows from it.
+
+    Where a rule of all outputs says more, that is what is proved, and it is the rule of the
+    verdict: from it `rule` follows, which is asked only if it cannot be shown.
+    """
     (rule,) = parse_rules(str(replace(rule, any_rank=False)))
+    for whole in output_rules(rule):
+        settled = settle(whole, seed) if plausible(whole, seed) else None
+        if settled and settled.fate is Fate.PROVED:
+            return settled
     verdict = prove(rule)
     if isinstance(verdict, Unknown) or (
         isinstance(verdict, Refuted) and verdict.counterexample.is_of_nothing
@@ -73,8 +81,7 @@ def settle(rule: Rule, seed: int) -> Settled:
     )
     if not reads_all(rule):
         rule = replace(rule, reverse=None)
-    further = (*split_rules([rule]), *output_rules(rule))
-    splits = tuple(settle(each, seed) for each in further if plausible(each, seed))
+    splits = tuple(settle(each, seed) for each in split_rules([rule]) if plausible(each, seed))
     return Settled(rule, Fate.PROVED, "", verdict.certificate, splits)
 
 
