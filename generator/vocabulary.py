@@ -84,7 +84,8 @@ class Production:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """One enumeration. Sorts in `free` depend on weights alone and cost nothing at run time.
+    """One enumeration. Sorts in `free` depend on weights alone and cost nothing at run time; so do
+    all that are made of these alone, or of nothing, and they are found in `free` as well.
 
     `limits[n]` is the largest number of free operators in a term of n operators that cost.
     `exact`: sums, products and maxima alone, so that float64 computes without rounding.
@@ -120,6 +121,9 @@ class Vocabulary:
     """Whether equal numbers that attributes of one name have may be one symbol of a rule, whatever
     operators have them, as where a stride goes from a pool into a convolution."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "free", _made_of(self.free, self.inputs, self.productions))
+
     @property
     def drawn(self) -> Drawn:
         """How elements of inputs are drawn."""
@@ -136,6 +140,19 @@ class Family:
     definitions: bool = False
     """Also state the definition of each composite operator."""
     about: str = field(default="", compare=False)
+
+
+def _made_of(
+    free: frozenset[str], inputs: Sequence[Input], productions: Sequence[Production]
+) -> frozenset[str]:
+    """The sorts in `free`, and those of which every term is made of these alone."""
+    costly = {item.sort for item in inputs} - free
+    made = {production.result for production in productions} - free
+    while True:
+        more = {p.result for p in productions if not {*p.args} <= (free | made) - costly}
+        if more - free <= costly:
+            return free | (made - costly)
+        costly |= more - free
 
 
 def choices(**lists: Sequence[Attribute]) -> tuple[dict[str, Attribute], ...]:

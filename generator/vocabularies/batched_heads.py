@@ -8,40 +8,28 @@ columns from the start.
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
-from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.attention import FLIP, KEY, MASK, OUT, QUERY, VALUE
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers, scalar
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabularies.attention_inputs import KEY, MASK, QUERY, VALUE, attended
+from xflow.generator.vocabularies.common import OUT, X, scalar, stages
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 7, 4, 11
 """Their products differ from them, too: what a Reshape merges can be told."""
 COLUMNS = "columns"
-FLIP_OF_ONE = choices(perm=[(0, 2, 1)])
-SINGLE = {"q_num_heads": [1], "kv_num_heads": [1]}
-SINGLE_SCALES = choices(scale=[Fraction(1), SYMBOL], **SINGLE)
-SWAP = choices(perm=[(1, 0, 2)])
-ORDERS: list[Attribute] = [(0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+SINGLE = "q_num_heads=1, kv_num_heads=1"
 LENGTHS = {QUERY: QUERIES, KEY: KEYS, VALUE: KEYS}
 WIDTHS = {QUERY: DEPTH, KEY: DEPTH, VALUE: WIDTH}
 
+WEIGHTS = """
+    scale = SYMBOL
+    scaled_query = Mul(query, scale)
+    scores = MatMul(query | scaled_query, columns)
+    weights = Softmax(scores, axis=2)
+"""
+"""From queries and keys in columns to the weights of values."""
 
-def _weights(*masks: str) -> tuple[Production, ...]:
-    """From queries and keys in columns to the weights of values."""
-    return (
-        numbers("scale", SYMBOL),
-        applied("Mul", QUERY, "scale", "scaled query"),
-        *(applied("MatMul", query, COLUMNS, "scores") for query in (QUERY, "scaled query")),
-        *(applied("Add", "scores", mask, "masked") for mask in masks),
-        *(
-            Production("Softmax", (scores,), "weights", choices(axis=[2]))
-            for scores in (("scores", "masked") if masks else ("scores",))
-        ),
-    )
-
-
-ONE_HEAD = Vocabulary(
+ONE_HEAD = attended(
     "attention of one head",
     (
         Input("q", QUERY, "N S D", (BATCH, QUERIES, DEPTH)),
@@ -53,22 +41,19 @@ ONE_HEAD = Vocabulary(
         Input("m", "line", "N 1 L", (BATCH, 1, KEYS)),
     ),
     (
-        *_weights(MASK, "mask of each", "line"),
-        applied("MatMul", "weights", VALUE, OUT),
-        Production("Transpose", (COLUMNS,), KEY, FLIP_OF_ONE),
-        Production("Expand", ("line",), "mask of each", choices(shape=[(BATCH, QUERIES, KEYS)])),
-        Production("Unsqueeze", ("mask of each",), "mask of heads", choices(axes=[(1,)])),
-        *(
-            Production("Attention", (QUERY, KEY, VALUE, *mask), OUT, SINGLE_SCALES)
-            for mask in ((), (MASK,), ("mask of heads",))
-        ),
+        *steps(WEIGHTS),
+        *steps(f"""
+            masked = Add(scores, mask | mask_of_each | line)
+            weights = Softmax(masked, axis=2)
+            out = MatMul(weights, value)
+            key = Transpose(columns, perm=(0, 2, 1))
+            mask_of_each = Expand(line, shape=({BATCH}, {QUERIES}, {KEYS}))
+            mask_of_heads = Unsqueeze(mask_of_each, axes=(1,))
+            out = Attention(query, key, value, scale=1 | SYMBOL, {SINGLE})
+            out = Attention(query, key, value, mask | mask_of_heads, scale=1 | SYMBOL, {SINGLE})
+        """),
     ),
     (1,) * 6,
-    free=frozenset({"scale"}),
-    roots=frozenset({OUT}),
-    exact=False,
-    reals={SYMBOL: "s"},
-    chain=True,
 )
 """Products of rank 3. Keys that were turned to be columns are turned back."""
 
@@ -80,31 +65,21 @@ VALUES_IN_COLUMNS = replace(
         Input("w", "columns of values", "N E L", (BATCH, WIDTH, KEYS)),
     ),
     productions=(
-        *_weights(),
-        Production("Transpose", ("weights",), "columns of weights", FLIP_OF_ONE),
-        applied("MatMul", "columns of values", "columns of weights", OUT),
-        Production("Transpose", (COLUMNS,), KEY, FLIP_OF_ONE),
-        Production("Transpose", ("columns of values",), VALUE, FLIP_OF_ONE),
-        Production("Attention", (QUERY, KEY, VALUE), "rows", SINGLE_SCALES),
-        Production("Transpose", ("rows",), OUT, FLIP_OF_ONE),
+        *steps(WEIGHTS),
+        *steps(f"""
+            columns_of_weights = Transpose(weights, perm=(0, 2, 1))
+            out = MatMul(columns_of_values, columns_of_weights)
+            key = Transpose(columns, perm=(0, 2, 1))
+            value = Transpose(columns_of_values, perm=(0, 2, 1))
+            rows = Attention(query, key, value, scale=1 | SYMBOL, {SINGLE})
+            out = Transpose(rows, perm=(0, 2, 1))
+        """),
     ),
 )
 """Values that are columns, too, as those of flattened images are."""
 
-
-def _merged(sort: str, length: int, width: int) -> Production:
-    """Batches and heads as one axis."""
-    shape = (BATCH * HEADS, length, width)
-    return Production("Reshape", (sort,), f"{sort} in batches", choices(shape=[shape]))
-
-
-def _apart(result: str, length: int, width: int) -> Production:
-    """The one axis as batches and heads."""
-    shape = (BATCH, HEADS, length, width)
-    return Production("Reshape", (f"{result} in batches",), result, choices(shape=[shape]))
-
-
-MERGED = Vocabulary(
+N = BATCH * HEADS
+MERGED = attended(
     "heads in batches",
     (
         Input("q", QUERY, "B H S D", (BATCH, HEADS, QUERIES, DEPTH)),
@@ -113,116 +88,112 @@ MERGED = Vocabulary(
         Input("c", COLUMNS, "B H D L", (BATCH, HEADS, DEPTH, KEYS)),
         Input("x", "scores", "B H S L", (BATCH, HEADS, QUERIES, KEYS)),
     ),
-    (
-        *(_merged(sort, LENGTHS[sort], WIDTHS[sort]) for sort in LENGTHS),
-        _merged(COLUMNS, DEPTH, KEYS),
-        _merged("scores", QUERIES, KEYS),
-        Production("Transpose", (KEY,), COLUMNS, FLIP),
-        Production("Transpose", ("key in batches",), "columns in batches", FLIP_OF_ONE),
-        applied("MatMul", QUERY, COLUMNS, "products"),
-        applied("MatMul", "query in batches", "columns in batches", "products in batches"),
-        _merged("products", QUERIES, KEYS),
-        Production("Softmax", ("scores",), "weights", choices(axis=[3])),
-        Production("Softmax", ("scores in batches",), "weights in batches", choices(axis=[2])),
-        applied("MatMul", "weights", VALUE, OUT),
-        applied("MatMul", "weights in batches", "value in batches", "out in batches"),
-        applied("MatMul", "scores in batches", "value in batches", "out in batches"),
-        applied("MatMul", "scores", VALUE, OUT),
-        Production("Attention", (QUERY, KEY, VALUE), OUT, choices(scale=[SYMBOL])),
-        Production(
-            "Attention",
-            tuple(f"{sort} in batches" for sort in LENGTHS),
-            "out in batches",
-            choices(scale=[SYMBOL], **SINGLE),
-        ),
-        _apart(OUT, QUERIES, WIDTH),
-    ),
+    steps(f"""
+        query_in_batches = Reshape(query, shape=({N}, {QUERIES}, {DEPTH}))
+        key_in_batches = Reshape(key, shape=({N}, {KEYS}, {DEPTH}))
+        value_in_batches = Reshape(value, shape=({N}, {KEYS}, {WIDTH}))
+        columns_in_batches = Reshape(columns, shape=({N}, {DEPTH}, {KEYS}))
+        columns_in_batches = Transpose(key_in_batches, perm=(0, 2, 1))
+        scores_in_batches = Reshape(scores, shape=({N}, {QUERIES}, {KEYS}))
+        columns = Transpose(key, perm=(0, 1, 3, 2))
+        products = MatMul(query, columns)
+        products_in_batches = MatMul(query_in_batches, columns_in_batches)
+        products_in_batches = Reshape(products, shape=({N}, {QUERIES}, {KEYS}))
+        weights = Softmax(scores, axis=3)
+        weights_in_batches = Softmax(scores_in_batches, axis=2)
+        out = MatMul(weights | scores, value)
+        out_in_batches = MatMul(weights_in_batches | scores_in_batches, value_in_batches)
+        out = Attention(query, key, value, scale=SYMBOL)
+        out_in_batches = Attention(
+            query_in_batches, key_in_batches, value_in_batches, scale=SYMBOL, {SINGLE}
+        )
+        out = Reshape(out_in_batches, shape=({BATCH}, {HEADS}, {QUERIES}, {WIDTH}))
+    """),
     (0,) * 7,
     roots=frozenset({OUT, "products in batches"}),
-    exact=False,
-    reals={SYMBOL: "s"},
-    chain=True,
     by_example=True,
 )
 """Products of rank 3 whose batches are the heads of all batches, and those of rank 4."""
 
-ONE_BATCH = Vocabulary(
+ONE_BATCH = stages(
     "heads of one batch",
     (
         Input("x", "scores in batches", "H S L", (HEADS, QUERIES, KEYS)),
         Input("v", VALUE, "1 H L E", (1, HEADS, KEYS, WIDTH)),
     ),
-    (
-        Production("Reshape", (VALUE,), "value in batches", choices(shape=[(HEADS, KEYS, WIDTH)])),
-        applied("MatMul", "scores in batches", VALUE, OUT),
-        applied("MatMul", "scores in batches", "value in batches", "out in batches"),
-        Production(
-            "Reshape", ("out in batches",), OUT, choices(shape=[(1, HEADS, QUERIES, WIDTH)])
-        ),
-    ),
+    steps(f"""
+        value_in_batches = Reshape(value, shape=({HEADS}, {KEYS}, {WIDTH}))
+        out = MatMul(scores_in_batches, value)
+        out_in_batches = MatMul(scores_in_batches, value_in_batches)
+        out = Reshape(out_in_batches, shape=(1, {HEADS}, {QUERIES}, {WIDTH}))
+    """),
     (0,) * 4,
-    roots=frozenset({OUT}),
-    chain=True,
+    exact=True,
     by_example=True,
 )
 """Products of heads as batches with values of a batch of one, of which the first axis is broadcast:
 onnxscript leaves out the Reshapes around a product of rank 3 where that gives the same."""
 
-ADDED = Vocabulary(
+ADDED = stages(
     "masks and scales of heads in batches",
     (
         Input("x", "scores", "B H S L", (BATCH, HEADS, QUERIES, KEYS)),
-        Input("g", "mask", "N S L", (BATCH * HEADS, QUERIES, KEYS)),
-        Input("m", "mask", "N 1 L", (BATCH * HEADS, 1, KEYS)),
+        Input("g", "mask", "N S L", (N, QUERIES, KEYS)),
+        Input("m", "mask", "N 1 L", (N, 1, KEYS)),
         scalar("c", "scale"),
     ),
-    (
-        _merged("scores", QUERIES, KEYS),
-        applied("Add", "scores in batches", "mask", "sums in batches"),
-        *(
-            Production("Reshape", ("mask",), "mask apart", choices(shape=[(BATCH, HEADS, n, KEYS)]))
-            for n in (1, QUERIES)
-        ),
-        applied("Add", "scores", "mask apart", "sums"),
-        applied("Mul", "scores in batches", "scale", "sums in batches"),
-        applied("Mul", "scores", "scale", "sums"),
-        _apart("sums", QUERIES, KEYS),
-    ),
+    steps(f"""
+        scores_in_batches = Reshape(scores, shape=({N}, {QUERIES}, {KEYS}))
+        sums_in_batches = Add(scores_in_batches, mask) | Mul(scores_in_batches, scale)
+        mask_apart = Reshape(mask, shape=({BATCH}, {HEADS}, 1, {KEYS}))
+        mask_apart = Reshape(mask, shape=({BATCH}, {HEADS}, {QUERIES}, {KEYS}))
+        sums = Add(scores, mask_apart) | Mul(scores, scale)
+        sums = Reshape(sums_in_batches, shape=({BATCH}, {HEADS}, {QUERIES}, {KEYS}))
+    """),
     (0,) * 4,
     free=frozenset({"scale"}),
+    exact=True,
     roots=frozenset({"sums"}),
-    chain=True,
     by_example=True,
 )
 """Operators on scores whose heads are batches, as on those whose heads are an axis."""
 
-AREA = {"h": 2, "w": 3, "k": 5, "m": 7}
-"""Rows and columns of queries, and of keys."""
-PLACES = Vocabulary(
+PLACES = stages(
     "biases of rows and columns",
     (
         Input("x", "scores", "N S L", (11, 2 * 3, 5 * 7)),
         Input("a", "bias of rows", "N h w k 1", (11, 2, 3, 5, 1)),
         Input("b", "bias of columns", "N h w 1 m", (11, 2, 3, 1, 7)),
     ),
-    (
-        Production("Reshape", ("scores",), "apart", choices(shape=[(11, *AREA.values())])),
-        applied("Add", "apart", "bias of rows", "once"),
-        applied("Add", "once", "bias of columns", "twice"),
-        Production("Reshape", ("twice",), OUT, choices(shape=[(11, 6, 35)])),
-        applied("Add", "bias of rows", "bias of columns", "bias"),
-        Production("Reshape", ("bias",), "bias of both", choices(shape=[(11, 6, 35)])),
-        applied("Add", "scores", "bias of both", OUT),
-    ),
+    steps("""
+        apart = Reshape(scores, shape=(11, 2, 3, 5, 7))
+        once = Add(apart, bias_of_rows)
+        twice = Add(once, bias_of_columns)
+        bias = Add(bias_of_rows, bias_of_columns)
+        bias_of_both = Reshape(bias, shape=(11, 6, 35))
+        out = Reshape(twice, shape=(11, 6, 35)) | Add(scores, bias_of_both)
+    """),
     (0,) * 5,
-    roots=frozenset({OUT}),
-    chain=True,
+    exact=True,
     by_example=True,
 )
 """Scores of places in images, to which biases of rows and of columns are added one by one."""
 
 
-TIME_FIRST = Vocabulary(
+def _time_first(sort: str) -> str:
+    """The equations of queries, keys or values: rows of heads as batches, and batches first."""
+    return f"""
+        rows_of_{sort} = Reshape({sort}, shape=({LENGTHS[sort]}, {N}, {WIDTHS[sort]}))
+        batches_of_{sort} = Transpose(rows_of_{sort}, perm=(1, 0, 2))
+        turned_{sort} = Transpose({sort}, perm=(1, 0, 2))
+    """
+
+
+BATCHES_OF, TURNED_OF = (
+    ", ".join(f"{what}_{sort}" for sort in LENGTHS) for what in ("batches_of", "turned")
+)
+ALL_HEADS = f"q_num_heads={HEADS}, kv_num_heads={HEADS}"
+TIME_FIRST = attended(
     "rows before batches",
     (
         *(
@@ -230,68 +201,31 @@ TIME_FIRST = Vocabulary(
             for place, ((sort, length), name) in enumerate(zip(LENGTHS.items(), "SLL", strict=True))
         ),
         Input("a", MASK, "S L", (QUERIES, KEYS)),
-        Input("g", "mask of batches", "N 1 S L", (BATCH * HEADS, 1, QUERIES, KEYS)),
+        Input("g", "mask of batches", "N 1 S L", (N, 1, QUERIES, KEYS)),
     ),
     (
-        *(
-            production
-            for sort, length in LENGTHS.items()
-            for production in (
-                Production(
-                    "Reshape",
-                    (sort,),
-                    f"rows of {sort}",
-                    choices(shape=[(length, BATCH * HEADS, WIDTHS[sort])]),
-                ),
-                Production("Transpose", (f"rows of {sort}",), f"batches of {sort}", SWAP),
-                Production("Transpose", (sort,), f"turned {sort}", SWAP),
+        *(production for sort in LENGTHS for production in steps(_time_first(sort))),
+        *steps(f"""
+            mask_of_heads = Reshape(mask_of_batches, shape=({BATCH}, {HEADS}, {QUERIES}, {KEYS}))
+            attended_batches = Attention({BATCHES_OF}, scale=SYMBOL, {SINGLE})
+            attended_batches = Attention(
+                {BATCHES_OF}, mask | mask_of_batches, scale=SYMBOL, {SINGLE}
             )
-        ),
-        Production(
-            "Reshape",
-            ("mask of batches",),
-            "mask of heads",
-            choices(shape=[(BATCH, HEADS, QUERIES, KEYS)]),
-        ),
-        *(
-            production
-            for single, whole in (
-                ((), ()),
-                ((MASK,), (MASK,)),
-                (("mask of batches",), ("mask of heads",)),
-            )
-            for production in (
-                Production(
-                    "Attention",
-                    (*(f"batches of {sort}" for sort in LENGTHS), *single),
-                    "attended batches",
-                    choices(scale=[SYMBOL], **SINGLE),
-                ),
-                Production(
-                    "Attention",
-                    (*(f"turned {sort}" for sort in LENGTHS), *whole),
-                    "attended",
-                    choices(scale=[SYMBOL], q_num_heads=[HEADS], kv_num_heads=[HEADS]),
-                ),
-            )
-        ),
-        Production("Transpose", ("attended batches",), OUT, SWAP),
-        Production("Transpose", ("attended",), "attended rows", SWAP),
-        Production(
-            "Reshape", ("attended rows",), OUT, choices(shape=[(QUERIES, BATCH * HEADS, WIDTH)])
-        ),
+            attended = Attention({TURNED_OF}, scale=SYMBOL, {ALL_HEADS})
+            attended = Attention({TURNED_OF}, mask | mask_of_heads, scale=SYMBOL, {ALL_HEADS})
+            attended_rows = Transpose(attended, perm=(1, 0, 2))
+            out = Transpose(attended_batches, perm=(1, 0, 2))
+            out = Reshape(attended_rows, shape=({QUERIES}, {N}, {WIDTH}))
+        """),
     ),
     (0,) * 9,
-    roots=frozenset({OUT}),
-    exact=False,
-    reals={SYMBOL: "s"},
-    chain=True,
     by_example=True,
 )
 """Rows before batches, as PyTorch's own layer has them: heads join the batches behind them.
 
 Still apart: what reads the heads may join them to rows, or batches to rows besides."""
 
+ORDERS = "(0, 2, 1) | (1, 0, 2) | (1, 2, 0) | (2, 0, 1) | (2, 1, 0)"
 TURNED = Vocabulary(
     "rows and batches exchanged",
     (
@@ -299,19 +233,12 @@ TURNED = Vocabulary(
         Input("w", "weight", "K M", (DEPTH, WIDTH)),
         Input("b", "bias", "K", (DEPTH,)),
     ),
-    (
-        Production("Transpose", (X,), X, choices(perm=ORDERS)),
-        Production("Transpose", (X,), "swapped", SWAP),
-        *(
-            production
-            for op, operand in (("MatMul", "weight"), ("Add", "bias"))
-            for production in (
-                applied(op, "swapped", operand, OUT),
-                applied(op, X, operand, "made"),
-            )
-        ),
-        Production("Transpose", ("made",), OUT, SWAP),
-    ),
+    steps(f"""
+        x = Transpose(x, perm={ORDERS})
+        swapped = Transpose(x, perm=(1, 0, 2))
+        made = MatMul(x, weight) | Add(x, bias)
+        out = MatMul(swapped, weight) | Add(swapped, bias) | Transpose(made, perm=(1, 0, 2))
+    """),
     (0,) * 3,
     free=frozenset({"weight", "bias"}),
     roots=frozenset({X, OUT}),
@@ -326,12 +253,11 @@ SCALED = Vocabulary(
         Input("s", "scale", "H 1 1", (HEADS, 1, 1)),
         Input("t", "scale", "1 H 1 1", (1, HEADS, 1, 1)),
     ),
-    (
-        applied("Mul", QUERY, "scale", "scaled query"),
-        applied("MatMul", "scaled query", COLUMNS, OUT),
-        applied("MatMul", QUERY, COLUMNS, "products"),
-        applied("Mul", "products", "scale", OUT),
-    ),
+    steps("""
+        scaled_query = Mul(query, scale)
+        products = MatMul(query, columns)
+        out = MatMul(scaled_query, columns) | Mul(products, scale)
+    """),
     (0,) * 3,
     free=frozenset({"scale"}),
     roots=frozenset({OUT}),
@@ -340,16 +266,6 @@ SCALED = Vocabulary(
 
 BATCHED_HEADS = Family(
     "batched-heads",
-    (
-        ONE_HEAD,
-        VALUES_IN_COLUMNS,
-        MERGED,
-        ONE_BATCH,
-        ADDED,
-        PLACES,
-        TIME_FIRST,
-        TURNED,
-        SCALED,
-    ),
+    (ONE_HEAD, VALUES_IN_COLUMNS, MERGED, ONE_BATCH, ADDED, PLACES, TIME_FIRST, TURNED, SCALED),
     about="heads that are batches, or have scales of their own, and attention among them",
 )

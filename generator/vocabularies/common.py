@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 
-from xflow.generator.vocabulary import Input, Production, choices
+from xflow.generator.vocabulary import Input, Production, Vocabulary, choices
 
-X = "x"
-"""The sort of activations: tensors that are computed at run time."""
+X, OUT = "x", "out"
+"""The sorts of activations, which are tensors that are computed at run time, and of results."""
 SYMBOL = Fraction(3, 8)
 OTHER_SYMBOL = Fraction(5, 8)
 """Numbers that stand for real symbols: no sum or product of few numbers meets them by chance."""
+
+stages = partial(Vocabulary, roots=frozenset({OUT}), exact=False, chain=True)
+"""A vocabulary whose sorts are the stages of a computation, from inputs to `OUT`."""
 
 
 def anywhere(name: str, *, positive: bool = False) -> Input:
@@ -41,6 +45,16 @@ def numbers(sort: str, *values: int | Fraction) -> Production:
 def applied(op: str, first: str, second: str, result: str = X) -> Production:
     """An operator of two inputs of these sorts."""
     return Production(op, (first, second), result)
+
+
+def reshaped(sort: str, result: str, *shape: int) -> Production:
+    """The elements in their order, in this shape."""
+    return Production("Reshape", (sort,), result, choices(shape=[shape]))
+
+
+def transposed(sort: str, result: str, *perm: int) -> Production:
+    """The axes in this order."""
+    return Production("Transpose", (sort,), result, choices(perm=[perm]))
 
 
 def pointwise(result: str, *args: str, zero: bool = False) -> Production:

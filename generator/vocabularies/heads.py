@@ -5,43 +5,37 @@ Completes `attention`: the operators around an attention, and the form of inputs
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.attention import (
+from xflow.generator.vocabularies.attention_inputs import (
     HEADS,
     KEY,
     MASK,
-    OUT,
-    PARTS,
-    PLACES,
     QUERIES,
     QUERY,
-    SELF_MASKS,
     VALUE,
+    attended,
+    masks,
 )
-from xflow.generator.vocabularies.common import SYMBOL, X, applied
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabularies.common import X, applied, reshaped, stages
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabularies.packed_heads import PARTS, PLACES, SELF_MASKS, gathered, part
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
 
 BATCH, SHARED, LENGTH, DEPTH, INNER = 2, 2, 7, 5, 3
 SORTS = (QUERY, KEY, VALUE)
+SCALED = f"scale=SYMBOL, q_num_heads={HEADS}, kv_num_heads={HEADS}"
 
-SHARED_COLUMNS = Vocabulary(
+SHARED_COLUMNS = stages(
     "shared heads turned over",
     (Input("x", X, "B G n L D", (BATCH, HEADS, SHARED, LENGTH, DEPTH)),),
-    (
-        Production(
-            "Reshape", (X,), "batch", choices(shape=[(BATCH * HEADS * SHARED, LENGTH, DEPTH)])
-        ),
-        Production("Transpose", ("batch",), "columns", choices(perm=[(0, 2, 1)])),
-        Production(
-            "Reshape", ("columns",), OUT, choices(shape=[(BATCH, HEADS * SHARED, DEPTH, LENGTH)])
-        ),
-        Production(
-            "Reshape", (X,), "heads", choices(shape=[(BATCH, HEADS * SHARED, LENGTH, DEPTH)])
-        ),
-        Production("Transpose", ("heads",), OUT, choices(perm=[(0, 1, 3, 2)])),
-    ),
+    steps(f"""
+        batch = Reshape(x, shape=({BATCH * HEADS * SHARED}, {LENGTH}, {DEPTH}))
+        columns = Transpose(batch, perm=(0, 2, 1))
+        heads = Reshape(x, shape=({BATCH}, {HEADS * SHARED}, {LENGTH}, {DEPTH}))
+        out = Reshape(columns, shape=({BATCH}, {HEADS * SHARED}, {DEPTH}, {LENGTH}))
+        out = Transpose(heads, perm=(0, 1, 3, 2))
+    """),
     (0,) * 4,
-    roots=frozenset({OUT}),
-    chain=True,
+    exact=True,
     by_example=True,
 )
 """Keys that several heads of queries read, as columns: heads and batches become one axis first."""
@@ -52,30 +46,32 @@ WINDOWS = 5
 def _windows(name: str, batch: int) -> Vocabulary:
     """Scores of the windows of some images, to which each window adds a mask of its own."""
     scores = (HEADS, LENGTH, DEPTH)
-    masks = (WINDOWS, 1, LENGTH, DEPTH)
-    narrow = (batch * WINDOWS, 1, LENGTH, DEPTH)
-    whole = Production("Expand", (MASK,), "masks", choices(shape=[(batch, *masks)]))
-    return Vocabulary(
+    of_each = (WINDOWS, 1, LENGTH, DEPTH)
+    narrow = f"shape={(batch * WINDOWS, 1, LENGTH, DEPTH)}"
+    of_all = f"mask_of_all = Reshape(mask, {narrow})"
+    if batch > 1:
+        of_all = f"""
+            masks = Expand(mask, shape={(batch, *of_each)})
+            mask_of_all = Reshape(masks, {narrow})
+        """
+    return stages(
         name,
         (
             Input("x", X, "B H S L", (batch * WINDOWS, *scores)),
-            Input("a", MASK, "1 W 1 S L", (1, *masks)),
-            Input("b", MASK if batch > 1 else "mask of all", "W 1 S L", masks),
+            Input("a", MASK, "1 W 1 S L", (1, *of_each)),
+            Input("b", MASK if batch > 1 else "mask of all", "W 1 S L", of_each),
         ),
         (
-            Production("Reshape", (X,), "windows", choices(shape=[(batch, WINDOWS, *scores)])),
-            *(applied("Add", "windows", mask, "sum") for mask in (MASK, "mask of all")),
-            Production("Reshape", ("sum",), OUT, choices(shape=[(batch * WINDOWS, *scores)])),
-            *((whole,) if batch > 1 else ()),
-            Production(
-                "Reshape", ("masks" if batch > 1 else MASK,), "mask of all", choices(shape=[narrow])
-            ),
-            applied("Add", X, "mask of all", OUT),
+            *steps(of_all),
+            *steps(f"""
+                windows = Reshape(x, shape={(batch, WINDOWS, *scores)})
+                sum = Add(windows, mask | mask_of_all)
+                out = Reshape(sum, shape={(batch * WINDOWS, *scores)}) | Add(x, mask_of_all)
+            """),
         ),
         (2,) * 4,
-        free=frozenset({MASK, "masks", "mask of all"}),
-        roots=frozenset({OUT}),
-        chain=True,
+        free=frozenset({MASK, "mask of all"}),
+        exact=True,
         by_example=True,
     )
 
@@ -87,88 +83,54 @@ def _projected(name: str, *, by_slice: bool, biased: bool) -> Vocabulary:
     of the keys adds the same to all scores of a query, and so nothing.
     """
     width = HEADS * DEPTH
-    masks = SELF_MASKS if by_slice else ()
     packed = "shifted" if biased else "product"
-    heads = choices(scale=[SYMBOL], q_num_heads=[HEADS], kv_num_heads=[HEADS])
-    sources = {packed: 2, "weight": 1, **({"bias": 0} if biased else {})}
-    extents = {packed: (BATCH, QUERIES), "weight": (INNER,), "bias": ()}
-
-    def parts(source: str, axis: int) -> list[Production]:
-        """For each sort the part of the tensors that are packed into an axis of `source`."""
-        made = []
-        for sort in SORTS:
-            if not by_slice:
-                args = f"parts of {source}", f"place of {sort}"
-                made.append(Production("Gather", args, f"{sort} of {source}", choices(axis=[axis])))
-                continue
-            cuts = tuple(
-                {"starts": (k,), "ends": (k + 1,), "axes": (axis,), "steps": (1,)}
-                for k in PLACES[sort]
-            )
-            alone = f"{sort} of {source}, alone"
-            made.append(Production("Slice", (f"parts of {source}",), alone, cuts))
-            made.append(
-                Production("Squeeze", (alone,), f"{sort} of {source}", choices(axes=[(axis,)]))
-            )
-        return made
-
+    extents = {packed: (BATCH, QUERIES), "weight": (INNER,), **({"bias": ()} if biased else {})}
     made = {
         sort: f"{sort} shifted" if biased and sort != KEY else f"{sort} alone" for sort in SORTS
     }
-    products = [applied("MatMul", X, f"{sort} of weight", f"{sort} alone") for sort in SORTS]
-    products += [
-        applied("Add", f"{sort} alone", f"{sort} of bias", rows)
-        for sort, rows in made.items()
-        if rows.endswith("shifted")
-    ]
-    return Vocabulary(
+    places = () if by_slice else zip("ijl", SORTS, strict=True)
+    rows = (
+        ", ".join(f"{sort}_of_{packed}" for sort in SORTS),
+        ", ".join(each.replace(" ", "_") for each in made.values()),
+    )
+
+    def parts(source: str, sort: str) -> tuple[Production, ...]:
+        """The part for `sort` of the tensors that are packed into the last axis of `source`."""
+        sources = f"parts of {source}", f"{sort} of {source}", len(extents[source])
+        return part(*sources, PLACES[sort]) if by_slice else gathered(*sources, f"place of {sort}")
+
+    return attended(
         name,
         (
             Input("x", X, "B S K", (BATCH, QUERIES, INNER)),
             Input("w", "weight", "K M", (INNER, PARTS * width)),
             *((Input("b", "bias", "M", (PARTS * width,)),) if biased else ()),
-            *(
-                Input(letter, f"place of {sort}", "", (), dtype="INT64")
-                for letter, sort in zip("ijl", SORTS, strict=True)
-                if not by_slice
-            ),
-            *masks,
+            *(Input(letter, f"place of {sort}", "", (), dtype="INT64") for letter, sort in places),
+            *(SELF_MASKS if by_slice else ()),
         ),
         (
             applied("MatMul", X, "weight", "product"),
             *((applied("Add", "product", "bias", "shifted"),) if biased else ()),
             *(
-                Production(
-                    "Reshape",
-                    (source,),
-                    f"parts of {source}",
-                    choices(shape=[(*extents[source], PARTS, width)]),
-                )
-                for source in sources
+                reshaped(source, f"parts of {source}", *axes, PARTS, width)
+                for source, axes in extents.items()
             ),
-            *(production for source in sources.items() for production in parts(*source)),
-            *products,
+            *(each for source in extents for sort in SORTS for each in parts(source, sort)),
+            *(applied("MatMul", X, f"{sort} of weight", f"{sort} alone") for sort in SORTS),
             *(
-                Production("Attention", (*rows, *mask), OUT, heads)
-                for mask in (((), (MASK,)) if masks else ((),))
-                for rows in ([f"{sort} of {packed}" for sort in SORTS], made.values())
+                applied("Add", f"{sort} alone", f"{sort} of bias", shifted)
+                for sort, shifted in made.items()
+                if shifted.endswith("shifted")
+            ),
+            *(
+                each
+                for heads in rows
+                for mask in (("", ", mask") if by_slice else ("",))
+                for each in steps(f"out = Attention({heads}{mask}, {SCALED})")
             ),
         ),
         (18 if by_slice else 12,) * 17,  # terms shared by three arguments count three times
-        free=frozenset(
-            {"weight", "bias", "parts of weight", "parts of bias"}
-            | {f"place of {sort}" for sort in SORTS}
-            | {
-                f"{sort} of {source}{alone}"
-                for sort in SORTS
-                for source in ("weight", "bias")
-                for alone in ("", ", alone")
-            }
-        ),
-        roots=frozenset({OUT}),
-        exact=False,
-        reals={SYMBOL: "s"},
-        chain=True,
+        free=frozenset({"weight", "bias", *(f"place of {sort}" for sort in SORTS)}),
         by_example=True,
     )
 
@@ -181,44 +143,24 @@ def _bias(name: str, of: str) -> Vocabulary:
     kernel has zeros.
     """
     width = HEADS * (DEPTH if of == KEY else INNER)
-    all_masks = (
-        Input("a", MASK, "S L", (QUERIES, LENGTH)),
-        Input("d", MASK, "1 1 S L", (1, 1, QUERIES, LENGTH)),
-        Input("e", MASK, "B 1 S L", (BATCH, 1, QUERIES, LENGTH)),
-        Input("f", MASK, "1 H S L", (1, HEADS, QUERIES, LENGTH)),
-        Input("g", MASK, "B H S L", (BATCH, HEADS, QUERIES, LENGTH)),
-    )
-    masks = all_masks if of == KEY else ()
-    rows = {sort: (sort, "shifted") if sort == of else (sort,) for sort in (KEY, VALUE)}
-    return Vocabulary(
+    if of == KEY:
+        made = f"""
+            out = Attention(query, key | shifted, value, {SCALED})
+            out = Attention(query, key | shifted, value, mask, {SCALED})
+        """
+    else:
+        made = f"out = Attention(query, key, value | shifted, {SCALED}) | Add(out, bias)"
+    return attended(
         name,
         (
             Input("q", QUERY, "B S M", (BATCH, QUERIES, HEADS * DEPTH)),
             Input("k", KEY, "B L N", (BATCH, LENGTH, HEADS * DEPTH)),
             Input("v", VALUE, "B L P", (BATCH, LENGTH, HEADS * INNER)),
             Input("b", "bias", "N" if of == KEY else "P", (width,)),
-            *masks,
+            *(masks("S L", (QUERIES, LENGTH), "adefg") if of == KEY else ()),
         ),
-        (
-            applied("Add", of, "bias", "shifted"),
-            *(
-                Production(
-                    "Attention",
-                    (QUERY, keys, values, *mask),
-                    OUT,
-                    choices(scale=[SYMBOL], q_num_heads=[HEADS], kv_num_heads=[HEADS]),
-                )
-                for mask in (((), (MASK,)) if masks else ((),))
-                for keys in rows[KEY]
-                for values in rows[VALUE]
-            ),
-            *((applied("Add", OUT, "bias", OUT),) if of == VALUE else ()),
-        ),
+        (applied("Add", of, "bias", "shifted"), *steps(made)),
         (0,) * 3,
-        roots=frozenset({OUT}),
-        exact=False,
-        reals={SYMBOL: "s"},
-        chain=True,
         by_example=True,
     )
 

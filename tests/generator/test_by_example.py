@@ -101,7 +101,10 @@ def test_a_product_with_values_of_one_batch_is_one_of_rank_3() -> None:
 
 def test_a_diagonal_begins_behind_as_many_keys_as_there_are_of_the_past() -> None:
     """No type says so: the offset of a triangle is that extent in the example."""
-    found = {(rule.lhs, rule.rhs) for rule in first_rules(attention.BEHIND_A_PAST)}
+    found = {
+        (rule.lhs, rule.rhs)
+        for rule in first_rules(attention.OF_EACH["masks of CachedCausalAttention"])
+    }
     masks = (f"LowerTriangle(shape=[{ones}S, L + P], offset=P)" for ones in ("", "1, 1, "))
     causal = "CachedCausalAttention(q, k, v, x, y, scale=s)[0]"
     masked = "CachedMaskedAttention(q, k, v, x, y, {}, scale=s)[0]"

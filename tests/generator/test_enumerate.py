@@ -27,6 +27,7 @@ from xflow.generator.enumeration.level import Candidate, Enumeration
 from xflow.generator.enumeration.replay import other_sizes
 from xflow.generator.generalization.propose import Proposal, propose
 from xflow.generator.vocabularies import taso_set
+from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Input, Production, Vocabulary, choices
 from xflow.ops import operators
 
@@ -509,3 +510,38 @@ def test_equations_over_tasos_operators_are_found_at_two_operators() -> None:
         source.startswith("Conv(x, Div(Ones") and target.startswith("AveragePool(x")
         for source, target in texts["averages"].items()
     )
+
+
+def test_an_equation_says_every_combination_of_its_sorts_and_values() -> None:
+    made = steps("""
+        c = 2 | -1/2
+        made_of_c = Mul(x | y, c) | LeakyRelu(x, alpha=1/4)
+        x = Slice(x, starts=(0,), ends=(2,) | (3,), axes=(1,), steps=(1,))
+    """)
+    cuts = choices(starts=[(0,)], ends=[(2,), (3,)], axes=[(1,)], steps=[(1,)])
+    assert made == (
+        Production("Scalar", (), "c", choices(value=[Fraction(2), Fraction(-1, 2)])),
+        Production("Mul", ("x", "c"), "made of c"),
+        Production("Mul", ("y", "c"), "made of c"),
+        Production("LeakyRelu", ("x",), "made of c", choices(alpha=[Fraction(1, 4)])),
+        Production("Slice", ("x",), "x", cuts),
+    )
+    for text in ("Mul(x, y)", "x = Mul(x, Neg(y))", "x = Neg(2)"):
+        with pytest.raises(SyntaxError):
+            steps(text)
+
+
+def test_what_is_made_of_weights_alone_is_free() -> None:
+    vocabulary = Vocabulary(
+        "scales",
+        (Input("x", X, "n", (5,)), Input("w", "weight", "n", (5,))),
+        steps("""
+            one = 1
+            shifted = Add(weight, one)
+            other = Mul(shifted, weight) | Mul(shifted, x)
+            later = Neg(other)
+        """),
+        (2, 2),
+        free=frozenset({"weight"}),
+    )
+    assert vocabulary.free == {"weight", "one", "shifted"}

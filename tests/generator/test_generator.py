@@ -403,7 +403,7 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
             for scaled in ("Mul(q, Scalar(value=s)), k", "q, Mul(k, Scalar(value=s))")
         ),
         (
-            attention.GROUPED_CHOSEN,
+            attention.OF_EACH["grouped queries of MaskedAttention"],
             "q[B, H*n, S, D] k[B, H, L, D] v[B, H, L, E] a[B, 1, S, L]:bool",
             "MaskedAttention(q, "
             "Reshape(Expand(Unsqueeze(k, axes=[2]), shape=[B, H, n, L, D]), shape=[B, H*n, L, D]), "
