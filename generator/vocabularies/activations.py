@@ -9,21 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from xflow.generator.vocabularies.common import (
-    OTHER_SYMBOL,
-    SYMBOL,
-    X,
-    anywhere,
-    applied,
-    numbers,
-    unary,
-)
+from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, X, anywhere, stages, unary
+from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Family, Production, Vocabulary, choices
-
-HALF = Fraction(1, 2)
-OUT = "out"
-GENTLE_SLOPES = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 5))
-"""Slopes of leaky units in models: ``max(x, a * x)`` is one for a below 1 only."""
 
 PAIRS = Vocabulary(
     "pairs of functions",
@@ -45,100 +33,79 @@ ODD = Vocabulary("odd functions", (anywhere("x"),), unary("Neg", "Tanh"), (0, 0,
 POWERS = Vocabulary(
     "powers",
     (anywhere("x", positive=True), anywhere("y", positive=True)),
-    (
-        numbers("exponent", 2, 3, HALF, -1, -HALF, 1),
-        applied("Pow", X, "exponent", OUT),
-        *(Production(op, (X,), OUT) for op in ("Sqrt", "Reciprocal", "Exp", "Log")),
-        *(Production(op, (OUT,), OUT) for op in ("Reciprocal", "Exp", "Log")),
-        *(applied(op, X, sort, OUT) for op in ("Mul", "Div") for sort in (X, OUT)),
-        applied("Mul", OUT, OUT, OUT),
-    ),
+    steps("""
+        exponent = 2 | 3 | 1/2 | -1 | -1/2 | 1
+        out = Pow(x, exponent) | Sqrt(x) | Reciprocal(x | out) | Exp(x | out) | Log(x | out)
+        out = Mul(x, x | out) | Div(x, x | out) | Mul(out, out)
+    """),
     (1, 1, 1),
-    roots=frozenset({X, OUT}),
-    free=frozenset({"exponent"}),
+    roots=frozenset({X, "out"}),
     exact=False,
 )
 
-SLOPES = Vocabulary(
+SLOPES = stages(
     "slopes",
     (anywhere("x"),),
-    (
-        numbers("zero", 0),
-        numbers("c", SYMBOL),
-        Production("Neg", (X,), "negative"),
-        Production("Relu", (X,), "part"),
-        Production("Relu", ("negative",), "other"),
-        applied("Max", X, "zero", "part"),
-        applied("Min", X, "zero", "other"),
-        Production("Abs", (X,), "other"),
-        applied("Mul", "other", "c", "other"),
-        applied("Sub", "part", "other", OUT),
-        applied("Add", "part", "other", OUT),
-        applied("Sub", X, "part", "other"),
-        applied("Sub", X, "other", OUT),
-        applied("Add", X, "other", OUT),
-        Production("LeakyRelu", (X,), OUT, choices(alpha=[SYMBOL])),
-    ),
-    (2, 2, 2, 2, 2, 2),
-    free=frozenset({"c", "zero"}),
-    roots=frozenset({"part", "other", OUT}),
+    steps("""
+        zero = 0
+        c = SYMBOL
+        negative = Neg(x)
+        part = Relu(x) | Max(x, zero)
+        other = Relu(negative) | Min(x, zero) | Abs(x) | Mul(other, c) | Sub(x, part)
+        out = Sub(part | x, other) | Add(part | x, other) | LeakyRelu(x, alpha=SYMBOL)
+    """),
+    (2,) * 6,
+    roots=frozenset({"part", "other", "out"}),
+    exact=True,
     reals={SYMBOL: "alpha"},
-    chain=True,
 )
 
-SIGNS = Vocabulary(
+SIGNS = stages(
     "signs of multiples",
     (anywhere("x"), anywhere("y")),
-    (
-        numbers("c", SYMBOL),
-        Production("Neg", ("c",), "minus c"),
-        *(applied("Mul", X, c, f"{c} times") for c in ("c", "minus c")),
-        *(applied(op, X, f"{c} times", OUT) for op in ("Add", "Sub") for c in ("c", "minus c")),
-    ),
+    steps("""
+        c = SYMBOL
+        minus_c = Neg(c)
+        c_times = Mul(x, c)
+        minus_c_times = Mul(x, minus_c)
+        out = Add(x, c_times | minus_c_times) | Sub(x, c_times | minus_c_times)
+    """),
     (2, 2, 2),
-    free=frozenset({"c", "minus c"}),
-    roots=frozenset({OUT}),
+    exact=True,
     reals={SYMBOL: "alpha"},
-    chain=True,
 )
 """The sign of a constant may be that of the sum, as where a leaky unit takes away from Relu."""
 
 GENTLE = Vocabulary(
     "gentle slopes",
     (anywhere("x"),),
-    (
-        numbers("c", *GENTLE_SLOPES),
-        applied("Mul", X, "c", "scaled"),
-        applied("Max", X, "scaled", OUT),
-        Production("LeakyRelu", (X,), OUT, choices(alpha=list(GENTLE_SLOPES))),
-    ),
+    steps("""
+        c = 1/100 | 1/10 | 1/5
+        scaled = Mul(x, c)
+        out = Max(x, scaled) | LeakyRelu(x, alpha=1/100 | 1/10 | 1/5)
+    """),
     (1, 1, 1),
-    free=frozenset({"c"}),
     exact=False,
-    roots=frozenset({OUT}),
+    roots=frozenset({"out"}),
 )
+"""Slopes of leaky units in models: ``max(x, a * x)`` is one for a below 1 only."""
 
 
 def _bounds(
     name: str, low: Fraction, high: Fraction, reach: int, reals: Mapping[Fraction, str]
 ) -> Vocabulary:
     """Cutting off below and above, once and twice."""
-    lows = sorted({Fraction(0), low})
+    lows = " | ".join(map(str, sorted({Fraction(0), low})))
     return Vocabulary(
         name,
         (anywhere("x"),),
-        (
-            numbers("low", low),
-            numbers("high", high),
-            *unary("Relu"),
-            applied("Max", X, "low"),
-            applied("Min", X, "high"),
-            Production("Clip", (X,), X, choices(min=lows)),
-            Production("Clip", (X,), X, choices(max=[high])),
-            Production("Clip", (X,), X, choices(min=lows, max=[high])),
-        ),
+        steps(f"""
+            low = {low}
+            high = {high}
+            x = Relu(x) | Max(x, low) | Min(x, high)
+            x = Clip(x, min={lows}) | Clip(x, max={high}) | Clip(x, min={lows}, max={high})
+        """),
         (1, 1, 2),
-        free=frozenset({"low", "high"}),
         reals=reals,
         reach=reach,
     )
@@ -147,229 +114,174 @@ def _bounds(
 BOUNDS = _bounds("bounds", SYMBOL, OTHER_SYMBOL, 1, {SYMBOL: "low", OTHER_SYMBOL: "high"})
 SIX = _bounds("bounds of 0 and 6", Fraction(0), Fraction(6), 8, {})
 
-HARD = Vocabulary(
+HARD = stages(
     "hard gates",
     (anywhere("x"),),
-    (
-        numbers("three", 3),
-        numbers("six", 6),
-        numbers("sixth", Fraction(1, 6)),
-        numbers("half", HALF),
-        numbers("zero", 0),
-        applied("Add", X, "three", "shifted"),
-        applied("Div", X, "six", "scaled"),
-        applied("Mul", X, "sixth", "scaled"),
-        applied("Add", "scaled", "half", "gate"),
-        Production("Relu", ("shifted",), "positive"),
-        applied("Max", "shifted", "zero", "positive"),
-        applied("Min", "positive", "six", "cut"),
-        Production("Clip", ("shifted",), "cut", choices(min=[Fraction(0)], max=[Fraction(6)])),
-        applied("Mul", X, "cut", "product"),
-        applied("Mul", "scaled", "cut", OUT),
-        *(
-            applied(op, part, number, result)
-            for part, result in (("cut", OUT), ("product", OUT))
-            for op, number in (("Div", "six"), ("Mul", "sixth"))
-        ),
-        Production("Clip", ("gate",), OUT, choices(min=[Fraction(0)], max=[Fraction(1)])),
-        Production("HardSigmoid", (X,), OUT, choices(alpha=[Fraction(1, 6)], beta=[HALF])),
-        applied("Mul", X, OUT, OUT),
-        Production("HardSwish", (X,), OUT),
-    ),
+    steps("""
+        three = 3
+        six = 6
+        sixth = 1/6
+        half = 1/2
+        zero = 0
+        shifted = Add(x, three)
+        scaled = Div(x, six) | Mul(x, sixth)
+        gate = Add(scaled, half)
+        positive = Relu(shifted) | Max(shifted, zero)
+        cut = Min(positive, six) | Clip(shifted, min=0, max=6)
+        product = Mul(x, cut)
+        out = Mul(scaled, cut) | Div(cut | product, six) | Mul(cut | product, sixth)
+        out = Clip(gate, min=0, max=1) | HardSigmoid(x, alpha=1/6, beta=1/2)
+        out = Mul(x, out) | HardSwish(x)
+    """),
     (3, 3, 3, 4, 4, 4),
-    free=frozenset({"three", "six", "sixth", "half", "zero"}),
-    roots=frozenset({OUT, "cut"}),
-    exact=False,
+    roots=frozenset({"out", "cut"}),
     reach=8,
-    chain=True,
 )
 
-SIGMOIDS = Vocabulary(
+SIGMOIDS = stages(
     "sigmoids",
     (anywhere("x"),),
-    (
-        numbers("one", 1),
-        numbers("two", 2),
-        numbers("half", HALF),
-        Production("Neg", (X,), "negative"),
-        *(Production("Exp", (sort,), "power") for sort in (X, "negative")),
-        applied("Add", "power", "one", "denominator"),
-        Production("Log", ("denominator",), OUT),
-        *(Production("Softplus", (sort,), OUT) for sort in (X, "negative")),
-        *(Production("Sigmoid", (sort,), "gate") for sort in (X, "negative")),
-        Production("Reciprocal", ("denominator",), "gate"),
-        applied("Div", "one", "denominator", "gate"),
-        applied("Div", "power", "denominator", "gate"),
-        applied("Sub", "one", "gate", OUT),
-        Production("Log", ("gate",), OUT),
-        Production("Tanh", (OUT,), "gate"),
-        applied("Mul", X, "half", "scaled"),
-        Production("Tanh", ("scaled",), "tanh"),
-        applied("Add", "tanh", "one", "factor"),
-        applied("Mul", "factor", "half", "gate"),
-        applied("Mul", "scaled", "factor", OUT),
-        applied("Mul", X, "gate", OUT),
-        applied("Div", X, "denominator", OUT),
-        Production("Swish", (X,), OUT),
-        Production("Mish", (X,), OUT),
-        Production("Neg", (OUT,), OUT),
-    ),
-    (2, 2, 2, 2, 2, 2),
-    free=frozenset({"one", "two", "half"}),
-    roots=frozenset({"gate", OUT}),
-    exact=False,
-    chain=True,
+    steps("""
+        one = 1
+        two = 2
+        half = 1/2
+        negative = Neg(x)
+        power = Exp(x | negative)
+        denominator = Add(power, one)
+        gate = Sigmoid(x | negative) | Reciprocal(denominator) | Div(one | power, denominator)
+        gate = Tanh(out) | Mul(factor, half)
+        scaled = Mul(x, half)
+        tanh = Tanh(scaled)
+        factor = Add(tanh, one)
+        out = Log(denominator | gate) | Softplus(x | negative) | Sub(one, gate)
+        out = Mul(scaled, factor) | Mul(x, gate) | Div(x, denominator)
+        out = Swish(x) | Mish(x) | Neg(out)
+    """),
+    (2,) * 6,
+    roots=frozenset({"gate", "out"}),
 )
 
 
-def _gelus(name: str, by: str, constant: str, *, complement: bool = False) -> Vocabulary:
+def _gelus(name: str, scaled: str, *, complement: bool = False) -> Vocabulary:
     """Gelu by the error function of the input divided by the root of 2, or by its complement.
 
     Models hold 1/sqrt(2) as a number, which is not recognised as a reciprocal, and -1/sqrt(2)
     likewise: each form has a vocabulary of its own, where no shorter form represents it.
     """
-    scaled: tuple[Production, ...] = (applied(by, X, constant, "scaled"),)
-    factor, sign = applied("Add", "error", "one", "factor"), "Add"
-    if complement:
-        scaled = (Production("Neg", (constant,), "opposite"), applied(by, X, "opposite", "scaled"))
-        factor, sign = applied("Sub", "one", "error", "factor"), "Sub"
-    return Vocabulary(
+    factor, sign = ("Sub(one, error)", "Sub") if complement else ("Add(error, one)", "Add")
+    return stages(
         name,
         (anywhere("x"),),
-        (
-            numbers("one", 1),
-            numbers("two", 2),
-            numbers("half", HALF),
-            Production("Sqrt", ("two",), "root"),
-            Production("Reciprocal", ("root",), "inverse"),
-            *scaled,
-            Production("Erf", ("scaled",), "error"),
-            factor,
-            applied("Mul", "factor", "half", "factor"),
-            applied("Mul", X, "half", "part"),
-            applied("Div", X, "two", "part"),
-            applied("Mul", "part", "factor", OUT),
-            applied("Mul", X, "factor", "product"),
-            applied("Mul", X, "factor", OUT),
-            applied("Mul", "product", "half", OUT),
-            applied("Div", "product", "two", OUT),
-            applied("Mul", "part", "error", "rest"),
-            applied(sign, "part", "rest", OUT),
-            Production("Gelu", (X,), OUT),
-        ),
-        (5, 5, 5, 5, 5, 5),
-        free=frozenset({"one", "two", "half", "root", "inverse", "opposite"}),
-        roots=frozenset({OUT, "part"}),
-        exact=False,
-        chain=True,
+        steps(f"""
+            one = 1
+            two = 2
+            half = 1/2
+            root = Sqrt(two)
+            inverse = Reciprocal(root)
+            {scaled}
+            error = Erf(scaled)
+            factor = {factor} | Mul(factor, half)
+            part = Mul(x, half) | Div(x, two)
+            product = Mul(x, factor)
+            rest = Mul(part, error)
+            out = Mul(part | x, factor) | Mul(product, half) | Div(product, two)
+            out = {sign}(part, rest) | Gelu(x)
+        """),
+        (5,) * 6,
+        roots=frozenset({"out", "part"}),
     )
 
 
-GELUS = _gelus("gelus by a product", "Mul", "inverse")
-QUOTIENT_GELUS = _gelus("gelus by a quotient", "Div", "root")
-COMPLEMENTS = (
-    _gelus("gelus by the complement of a product", "Mul", "inverse", complement=True),
-    _gelus("gelus by the complement of a quotient", "Div", "root", complement=True),
+GELUS = (
+    _gelus("gelus by a product", "scaled = Mul(x, inverse)"),
+    _gelus("gelus by a quotient", "scaled = Div(x, root)"),
+    _gelus(
+        "gelus by the complement of a product",
+        "opposite = Neg(inverse); scaled = Mul(x, opposite)",
+        complement=True,
+    ),
+    _gelus(
+        "gelus by the complement of a quotient",
+        "opposite = Neg(root); scaled = Div(x, opposite)",
+        complement=True,
+    ),
 )
 
-CUBIC_GELUS = Vocabulary(
+CUBIC_GELUS = stages(
     "gelus by tanh",
     (anywhere("x"),),
-    (
-        numbers("one", 1),
-        numbers("two", 2),
-        numbers("three", 3),
-        numbers("half", HALF),
-        numbers("c", Fraction(8943, 200000)),
-        Production("Pi", (), "pi"),
-        applied("Div", "two", "pi", "ratio"),
-        Production("Sqrt", ("ratio",), "root"),
-        applied("Pow", X, "three", "cube"),
-        applied("Mul", "cube", "c", "term"),
-        applied("Add", X, "term", "sum"),
-        applied("Mul", "sum", "root", "argument"),
-        applied("Mul", X, "root", "scaled"),
-        applied("Pow", X, "two", "square"),
-        applied("Mul", X, "c", "slope"),
-        applied("Mul", X, "slope", "square term"),
-        applied("Mul", "square", "c", "square term"),
-        applied("Add", "square term", "one", "polynomial"),
-        applied("Mul", "scaled", "polynomial", "argument"),
-        applied("Mul", "two", "root", "double"),
-        applied("Mul", "sum", "double", "twice"),
-        Production("Sigmoid", ("twice",), "gate"),
-        applied("Mul", X, "gate", OUT),
-        Production("Tanh", ("argument",), "tanh"),
-        applied("Add", "tanh", "one", "factor"),
-        applied("Mul", X, "half", "part"),
-        applied("Mul", "part", "factor", OUT),
-        applied("Mul", X, "factor", "product"),
-        applied("Mul", "product", "half", OUT),
-        Production("Gelu", (X,), OUT, choices(approximate=["tanh"])),
-    ),
+    steps("""
+        one = 1
+        two = 2
+        three = 3
+        half = 1/2
+        c = 8943/200000
+        pi = Pi()
+        ratio = Div(two, pi)
+        root = Sqrt(ratio)
+        double = Mul(two, root)
+        cube = Pow(x, three)
+        term = Mul(cube, c)
+        sum = Add(x, term)
+        square = Pow(x, two)
+        slope = Mul(x, c)
+        square_term = Mul(x, slope) | Mul(square, c)
+        polynomial = Add(square_term, one)
+        scaled = Mul(x, root)
+        argument = Mul(sum, root) | Mul(scaled, polynomial)
+        tanh = Tanh(argument)
+        factor = Add(tanh, one)
+        part = Mul(x, half)
+        product = Mul(x, factor)
+        twice = Mul(sum, double)
+        gate = Sigmoid(twice)
+        out = Mul(x, gate) | Mul(part, factor) | Mul(product, half) | Gelu(x, approximate="tanh")
+    """),
     (8,) * 9,
-    free=frozenset({"one", "two", "three", "half", "c", "pi", "ratio", "root", "double"}),
-    roots=frozenset({OUT, "argument", "square term"}),
-    exact=False,
-    chain=True,
+    roots=frozenset({"out", "argument", "square term"}),
 )
 
 
-def _factored_gelus(name: str, square: Production) -> Vocabulary:
+def _factored_gelus(name: str, square: str) -> Vocabulary:
     """With the root multiplied in, as compilers leave it, and squares in one form.
 
     Beside the others, no term is built on it.
     """
-    return Vocabulary(
+    return stages(
         name,
         (anywhere("x"),),
-        (
-            numbers("one", 1),
-            numbers("two", 2),
-            numbers("half", HALF),
-            numbers("c", Fraction(8943, 200000)),
-            Production("Pi", (), "pi"),
-            applied("Div", "two", "pi", "ratio"),
-            Production("Sqrt", ("ratio",), "root"),
-            applied("Mul", "c", "root", "slope"),
-            square,
-            applied("Mul", "square", "slope", "term"),
-            applied("Add", "term", "root", "line"),
-            applied("Mul", X, "line", "argument"),
-            Production("Tanh", ("argument",), "tanh"),
-            applied("Add", "tanh", "one", "factor"),
-            applied("Mul", X, "half", "part"),
-            applied("Mul", "part", "factor", OUT),
-            Production("Gelu", (X,), OUT, choices(approximate=["tanh"])),
-        ),
+        steps(f"""
+            one = 1
+            two = 2
+            half = 1/2
+            c = 8943/200000
+            pi = Pi()
+            ratio = Div(two, pi)
+            root = Sqrt(ratio)
+            slope = Mul(c, root)
+            square = {square}
+            term = Mul(square, slope)
+            line = Add(term, root)
+            argument = Mul(x, line)
+            tanh = Tanh(argument)
+            factor = Add(tanh, one)
+            part = Mul(x, half)
+            out = Mul(part, factor) | Gelu(x, approximate="tanh")
+        """),
         (9,) * 9,
-        free=frozenset({"one", "two", "half", "c", "pi", "ratio", "root", "slope"}),
-        roots=frozenset({OUT}),
-        exact=False,
-        chain=True,
     )
 
 
 FACTORED_GELUS = (
-    _factored_gelus("gelus by tanh of x times a square", applied("Pow", X, "two", "square")),
-    _factored_gelus("gelus by tanh of x times a product", applied("Mul", X, X, "square")),
+    _factored_gelus("gelus by tanh of x times a square", "Pow(x, two)"),
+    _factored_gelus("gelus by tanh of x times a product", "Mul(x, x)"),
 )
 
 ACTIVATIONS = Family(
     "activations",
     (
-        PAIRS,
-        ODD,
-        POWERS,
-        SLOPES,
-        SIGNS,
-        GENTLE,
-        BOUNDS,
-        SIX,
-        HARD,
-        GELUS,
-        QUOTIENT_GELUS,
-        *COMPLEMENTS,
+        *(PAIRS, ODD, POWERS, SLOPES, SIGNS, GENTLE, BOUNDS, SIX, HARD),
+        *GELUS,
         CUBIC_GELUS,
         *FACTORED_GELUS,
         SIGMOIDS,  # last, since with its gates the others follow, by long ways

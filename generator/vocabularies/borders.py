@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import product
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.convolutions import SPATIAL, X
+from xflow.generator.vocabularies.common import X
+from xflow.generator.vocabularies.convolutions import SPATIAL
 from xflow.generator.vocabularies.last_channels import FIRST, LAST, TO_FIRST, TO_LAST, C, H, N, W
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from xflow.generator.vocabularies.common import OUT, SYMBOL, X, scalar
+from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SCALE, SPATIAL, C, S
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabulary import Family, Input, Vocabulary, choices
 
-from xflow.generator.vocabularies.common import SYMBOL, applied, numbers, scalar, squared
-from xflow.generator.vocabularies.convolutions import (
-    ALONG_OUTPUTS,
-    AS_BIAS,
-    BIAS,
-    FREE,
-    KERNEL,
-    SCALE,
-    SPATIAL,
-    C,
-    S,
-    X,
-)
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-
-OUT, VECTOR = "out", "vector"
+VECTOR = "vector"
 X_INPUT = Input("x", X, "N C *S", (2, C, S))
 Y_INPUT = Input("y", X, "N C *S", (2, C, S))
 SCALE_INPUT = Input("r", SCALE, "1 C *1", (1, C, 1))
@@ -46,29 +34,22 @@ BATCH_NORMALIZATION = Vocabulary(
         _vector("u"),
         Input("v", "variance", "C", (C,), positive=True),
     ),
-    (
-        numbers("epsilon", SYMBOL),
-        Production("Conv", (X, KERNEL), "y"),
-        Production("Conv", (X, KERNEL, BIAS), "y"),
-        Production("BatchNormalization", ("y", VECTOR, VECTOR, VECTOR, "variance"), OUT, SAME),
-        applied("Add", "variance", "epsilon", "shifted"),
-        Production("Sqrt", ("shifted",), "root"),
-        applied("Div", VECTOR, "root", "factor"),
-        Production("Unsqueeze", ("factor",), "rows", choices(axes=[(1, 2)])),
-        applied("Mul", KERNEL, "rows", "kernels"),
-        applied("Sub", BIAS, VECTOR, "difference"),
-        applied("Mul", "difference", "factor", "product"),
-        applied("Mul", VECTOR, "factor", "product"),
-        applied("Add", "product", VECTOR, "biases"),
-        applied("Sub", VECTOR, "product", "biases"),
-        Production("Conv", (X, "kernels", "biases"), OUT),
-    ),
+    steps("""
+        epsilon = SYMBOL
+        y = Conv(x, kernel) | Conv(x, kernel, bias)
+        shifted = Add(variance, epsilon)
+        root = Sqrt(shifted)
+        factor = Div(vector, root)
+        rows = Unsqueeze(factor, axes=(1, 2))
+        kernels = Mul(kernel, rows)
+        difference = Sub(bias, vector)
+        product = Mul(difference | vector, factor)
+        biases = Add(product, vector) | Sub(vector, product)
+        out = BatchNormalization(y, vector, vector, vector, variance, epsilon=SYMBOL)
+        out = Conv(x, kernels, biases)
+    """),
     (8, 13, 0),
-    free=FREE
-    | {
-        *("epsilon", "shifted", "root", "factor", "rows", "kernels", "difference"),
-        *("product", "biases", VECTOR, "variance"),
-    },
+    free=FREE | {VECTOR, "variance"},
     exact=False,
     ranks=SPATIAL,
     roots=frozenset({OUT}),
@@ -79,24 +60,16 @@ BATCH_NORMALIZATION = Vocabulary(
 AFFINE = Vocabulary(
     "scale and shift by channel",
     (X_INPUT, SCALE_INPUT, OTHER_SCALE, Input("a", "flat", "C *1", (C, 1)), _vector("b")),
-    (
-        Production("Zeros", (), "zeros", choices(shape=[(C,)])),
-        Production("Ones", (), "ones", choices(shape=[(C,)])),
-        *(
-            Production("Reshape", (sort,), VECTOR, choices(shape=[(C,)]))
-            for sort in (SCALE, "flat")
-        ),
-        *(applied("Mul", X, sort, "scaled") for sort in (SCALE, "flat")),
-        *(applied("Add", "scaled", sort, OUT) for sort in (SCALE, "flat")),
-        Production(
-            "BatchNormalization",
-            (X, VECTOR, VECTOR, "zeros", "ones"),
-            OUT,
-            choices(epsilon=[0 * SYMBOL]),
-        ),
-    ),
+    steps(f"""
+        zeros = Zeros(shape=({C},))
+        ones = Ones(shape=({C},))
+        vector = Reshape(scale | flat, shape=({C},))
+        scaled = Mul(x, scale | flat)
+        out = Add(scaled, scale | flat)
+        out = BatchNormalization(x, vector, vector, zeros, ones, epsilon=0)
+    """),
     (4, 4, 4),
-    free=FREE | {"zeros", "ones", "flat", VECTOR},
+    free=FREE | {"flat", VECTOR},
     exact=False,
     ranks=SPATIAL,
     roots=frozenset({OUT}),
@@ -108,35 +81,25 @@ def _slopes(name: str, x: Input, slope: Input, ranks: tuple[int, ...]) -> Vocabu
     return Vocabulary(
         name,
         (x, slope),
-        (
-            numbers("zero", 0),
-            Production("Neg", (X,), "negative"),
-            Production("Relu", (X,), "part"),
-            applied("Max", X, "zero", "part"),
-            Production("Relu", ("negative",), "other"),
-            applied("Min", X, "zero", "other"),
-            applied("Mul", "other", "slope", "scaled"),
-            Production("Neg", ("slope",), "turned"),
-            applied("Mul", "other", "turned", "scaled"),
-            numbers("half", Fraction(1, 2)),
-            Production("Abs", (X,), "absolute"),
-            applied("Sub", X, "absolute", "double"),
-            applied("Mul", "double", "half", "other"),
-            applied("Mul", "double", "slope", "more"),
-            applied("Mul", "more", "half", "scaled"),
-            applied("Add", "part", "scaled", OUT),
-            applied("Sub", "part", "scaled", OUT),
-            applied("Mul", X, "slope", "line"),
-            *(
-                applied(op, X, "zero", "truth")
-                for op in ("Greater", "Less", "GreaterOrEqual", "LessOrEqual")
-            ),
-            Production("Where", ("truth", X, "line"), OUT),
-            Production("Where", ("truth", "line", X), OUT),
-            Production("PRelu", (X, "slope"), OUT),
-        ),
-        (2, 2, 2, 2, 2, 2),
-        free=frozenset({"zero", "half", "slope", "turned"}),
+        steps("""
+            zero = 0
+            half = 1/2
+            negative = Neg(x)
+            turned = Neg(slope)
+            part = Relu(x) | Max(x, zero)
+            absolute = Abs(x)
+            double = Sub(x, absolute)
+            other = Relu(negative) | Min(x, zero) | Mul(double, half)
+            more = Mul(double, slope)
+            scaled = Mul(other, slope | turned) | Mul(more, half)
+            line = Mul(x, slope)
+            truth = Greater(x, zero) | Less(x, zero)
+            truth = GreaterOrEqual(x, zero) | LessOrEqual(x, zero)
+            out = Add(part, scaled) | Sub(part, scaled)
+            out = Where(truth, x, line) | Where(truth, line, x) | PRelu(x, slope)
+        """),
+        (2,) * 6,
+        free=frozenset({"slope"}),
         ranks=ranks,
         roots=frozenset({OUT, "other", "scaled"}),
         chain=True,
@@ -154,20 +117,15 @@ LAST_SLOPES = _slopes(
 BATCHES = Vocabulary(
     "batches of images",
     (X_INPUT, Y_INPUT, KERNEL_INPUT, BIAS_INPUT, SCALE_INPUT, scalar("k", "c")),
-    (
-        numbers("c", SYMBOL),
-        Production("Concat", (X, X), "joined", choices(axis=[0])),
-        *(Production("Conv", (sort, KERNEL), "y") for sort in (X, "joined")),
-        *(Production("Conv", (sort, KERNEL, BIAS), "y") for sort in (X, "joined")),
-        *(applied("Mul", sort, SCALE, "y") for sort in (X, "joined")),
-        Production("Concat", ("y", "y"), "y", choices(axis=[0])),
-        applied("Mul", X, "c", "scaled"),
-        Production("Conv", ("scaled", KERNEL), "y"),
-        Production("Conv", ("scaled", KERNEL, BIAS), "y"),
-        applied("Mul", "y", "c", "y"),
-        applied("Mul", KERNEL, "c", KERNEL),
-        applied("Mul", BIAS, "c", BIAS),
-    ),
+    steps("""
+        c = SYMBOL
+        joined = Concat(x, x, axis=0)
+        scaled = Mul(x, c)
+        y = Conv(x | joined | scaled, kernel) | Conv(x | joined | scaled, kernel, bias)
+        y = Mul(x | joined, scale) | Concat(y, y, axis=0) | Mul(y, c)
+        kernel = Mul(kernel, c)
+        bias = Mul(bias, c)
+    """),
     (2, 2, 2, 0),
     free=FREE | {"c"},
     exact=False,
@@ -176,8 +134,7 @@ BATCHES = Vocabulary(
     reals={SYMBOL: "s"},
 )
 
-TURN = choices(perm=[(1, 0, 2)])
-PLACED = choices(pads=[(0, 0), (1, 1), (0, 2), (2, 0), (2, 2)], strides=[(1,), (2,)])
+PLACED = "pads=(0, 0) | (1, 1) | (0, 2) | (2, 0) | (2, 2), strides=(1,) | (2,)"
 """Paddings of which every element counts, with both strides, for the kernel and extent here."""
 POINTWISE = Vocabulary(
     "convolutions of one pixel and others",
@@ -189,39 +146,24 @@ POINTWISE = Vocabulary(
         BIAS_INPUT,
         Input("c", BIAS, "O", (C,)),
     ),
-    (
-        *(Production("Conv", (X, "point", *bias), "pixels") for bias in ((), (BIAS,))),
-        *(Production("Conv", (X, KERNEL, *bias), "y", PLACED) for bias in ((), (BIAS,))),
-        *(
-            Production("Conv", (sort, "point", *bias), OUT)
-            for sort in ("pixels", "y")
-            for bias in ((), (BIAS,))
-        ),
-        *(Production("Conv", ("pixels", KERNEL, *bias), OUT, PLACED) for bias in ((), (BIAS,))),
-        Production("Transpose", ("point",), "turned point", TURN),
-        Production("Conv", ("point", "turned point"), "made point"),
-        Production("Conv", (KERNEL, "turned point"), "made"),
-        Production("Transpose", (KERNEL,), "turned", TURN),
-        Production("Conv", ("turned", "point"), "turned product"),
-        Production("Transpose", ("turned product",), "made", TURN),
-        Production("Reshape", (BIAS,), "image", choices(shape=[(1, C, 1)])),
-        *(Production("Conv", ("image", "point", *bias), "moved") for bias in ((), (BIAS,))),
-        Production("Reshape", ("moved",), "made bias", choices(shape=[(C,)])),
-        *(
-            Production("Conv", (X, "made point", *bias), OUT)
-            for bias in ((), (BIAS,), ("made bias",))
-        ),
-        *(
-            Production("Conv", (X, "made", *bias), OUT, PLACED)
-            for bias in ((), (BIAS,), ("made bias",))
-        ),
-    ),
+    steps(f"""
+        pixels = Conv(x, point) | Conv(x, point, bias)
+        y = Conv(x, kernel, {PLACED}) | Conv(x, kernel, bias, {PLACED})
+        turned_point = Transpose(point, perm=(1, 0, 2))
+        made_point = Conv(point, turned_point)
+        turned = Transpose(kernel, perm=(1, 0, 2))
+        turned_product = Conv(turned, point)
+        made = Conv(kernel, turned_point) | Transpose(turned_product, perm=(1, 0, 2))
+        image = Reshape(bias, shape=(1, {C}, 1))
+        moved = Conv(image, point) | Conv(image, point, bias)
+        made_bias = Reshape(moved, shape=({C},))
+        out = Conv(pixels | y, point) | Conv(pixels | y, point, bias)
+        out = Conv(pixels, kernel, {PLACED}) | Conv(pixels, kernel, bias, {PLACED})
+        out = Conv(x, made_point) | Conv(x, made_point, bias | made_bias)
+        out = Conv(x, made, {PLACED}) | Conv(x, made, bias | made_bias, {PLACED})
+    """),
     (3, 6, 0),
-    free=FREE
-    | {
-        *("point", "turned point", "made point", "made", "turned", "turned product", "image"),
-        *("moved", "made bias"),
-    },
+    free=FREE | {"point"},
     ranks=SPATIAL,
     roots=frozenset({OUT}),
 )
@@ -236,27 +178,17 @@ TRANSPOSED = Vocabulary(
         BIAS_INPUT,
         SCALE_INPUT,
     ),
-    (
-        Production("ConvTranspose", (X, KERNEL), OUT),
-        Production("ConvTranspose", (X, KERNEL, BIAS), OUT),
-        applied("Mul", OUT, SCALE, OUT),
-        applied("Add", OUT, SCALE, OUT),
-        applied("Mul", KERNEL, SCALE, KERNEL),
-        ALONG_OUTPUTS,
-        applied("Mul", KERNEL, "rows", KERNEL),
-        applied("Mul", X, SCALE, "scaled"),
-        Production("ConvTranspose", ("scaled", KERNEL), OUT),
-        Production("ConvTranspose", ("scaled", KERNEL, BIAS), OUT),
-        AS_BIAS,
-        applied("Mul", BIAS, BIAS, BIAS),
-        applied("Add", BIAS, BIAS, BIAS),
-        applied("Add", OUT, OUT, OUT),
-        applied("Add", KERNEL, KERNEL, KERNEL),
-        applied("Add", X, X, "sum"),
-        Production("ConvTranspose", ("sum", KERNEL), OUT),
-    ),
+    steps(f"""
+        rows = Reshape(scale, shape=({C}, 1, 1))
+        bias = Reshape(scale, shape=({C},)) | Mul(bias, bias) | Add(bias, bias)
+        kernel = Mul(kernel, scale | rows) | Add(kernel, kernel)
+        scaled = Mul(x, scale)
+        sum = Add(x, x)
+        out = ConvTranspose(x | scaled | sum, kernel) | ConvTranspose(x | scaled, kernel, bias)
+        out = Mul(out, scale) | Add(out, scale | out)
+    """),
     (2, 3, 0),
-    free=FREE | {"rows"},
+    free=FREE,
     ranks=SPATIAL,
     roots=frozenset({OUT}),
 )
@@ -264,16 +196,12 @@ TRANSPOSED = Vocabulary(
 INSTANCES = Vocabulary(
     "instance normalisation",
     (X_INPUT, SCALE_INPUT, _vector("a"), _vector("b")),
-    (
-        Production("InstanceNormalization", (X, VECTOR, VECTOR), OUT, SAME),
-        applied("Mul", OUT, SCALE, OUT),
-        applied("Add", OUT, SCALE, OUT),
-        Production("Reshape", (SCALE,), VECTOR, choices(shape=[(C,)])),
-        applied("Mul", VECTOR, VECTOR, VECTOR),
-        applied("Add", VECTOR, VECTOR, VECTOR),
-        applied("Add", X, SCALE, "shifted"),
-        Production("InstanceNormalization", ("shifted", VECTOR, VECTOR), OUT, SAME),
-    ),
+    steps(f"""
+        vector = Reshape(scale, shape=({C},)) | Mul(vector, vector) | Add(vector, vector)
+        shifted = Add(x, scale)
+        out = InstanceNormalization(x | shifted, vector, vector, epsilon=SYMBOL)
+        out = Mul(out, scale) | Add(out, scale)
+    """),
     (2, 2, 1),
     free=FREE | {VECTOR},
     exact=False,
@@ -283,42 +211,36 @@ INSTANCES = Vocabulary(
 )
 
 
-def _step_by_step(name: str, *, product: bool) -> Vocabulary:
+def _step_by_step(name: str, square: str) -> Vocabulary:
     """Instance normalisation as exporters write it, its scale and shift as they apply them.
 
     Of images alone: along one axis it is what they write for a layer normalisation, too, which
     would become that of the channels wherever there is one batch.
     """
-    spatial = choices(axes=[(2,)], keepdims=[1])
     return Vocabulary(
         name,
         (X_INPUT, SCALE_INPUT, OTHER_SCALE),
-        (
-            numbers("two", 2),
-            numbers("epsilon", SYMBOL),
-            Production("Ones", (), "ones", choices(shape=[(C,)])),
-            Production("Zeros", (), "zeros", choices(shape=[(C,)])),
-            Production("Reshape", (SCALE,), VECTOR, choices(shape=[(C,)])),
-            Production("ReduceMean", (X,), "mean", spatial),
-            applied("Sub", X, "mean", "deviation"),
-            squared("deviation", "square", product=product),
-            Production("ReduceMean", ("square",), "variance", spatial),
-            applied("Add", "variance", "epsilon", "shifted"),
-            Production("Sqrt", ("shifted",), "root"),
-            applied("Div", "deviation", "root", "normal"),
-            applied("Mul", "normal", SCALE, "scaled"),
-            applied("Add", "scaled", SCALE, OUT),
-            *(
-                Production("InstanceNormalization", (X, scale, shift), result, SAME)
-                for scale, shift, result in (
-                    ("ones", "zeros", "normal"),
-                    (VECTOR, "zeros", "scaled"),
-                    (VECTOR, VECTOR, OUT),
-                )
-            ),
-        ),
+        steps(f"""
+            two = 2
+            epsilon = SYMBOL
+            ones = Ones(shape=({C},))
+            zeros = Zeros(shape=({C},))
+            vector = Reshape(scale, shape=({C},))
+            mean = ReduceMean(x, axes=(2,), keepdims=1)
+            deviation = Sub(x, mean)
+            square = {square}
+            variance = ReduceMean(square, axes=(2,), keepdims=1)
+            shifted = Add(variance, epsilon)
+            root = Sqrt(shifted)
+            normal = Div(deviation, root)
+            normal = InstanceNormalization(x, ones, zeros, epsilon=SYMBOL)
+            scaled = Mul(normal, scale)
+            scaled = InstanceNormalization(x, vector, zeros, epsilon=SYMBOL)
+            out = Add(scaled, scale)
+            out = InstanceNormalization(x, vector, vector, epsilon=SYMBOL)
+        """),
         (4,) * 12,
-        free=FREE | {"two", "epsilon", "ones", "zeros", VECTOR},
+        free=FREE,
         exact=False,
         ranks=IMAGES,
         roots=frozenset({"normal", "scaled", OUT}),
@@ -327,12 +249,9 @@ def _step_by_step(name: str, *, product: bool) -> Vocabulary:
     )
 
 
-INSTANCES_STEP_BY_STEP = tuple(
-    _step_by_step(
-        f"instance normalisation, squares as {'products' if product else 'powers'}",
-        product=product,
-    )
-    for product in (False, True)
+INSTANCES_STEP_BY_STEP = (
+    _step_by_step("instance normalisation, squares as powers", "Pow(deviation, two)"),
+    _step_by_step("instance normalisation, squares as products", "Mul(deviation, deviation)"),
 )
 
 CHANNELS = Family(

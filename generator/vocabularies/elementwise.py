@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
-from xflow.generator.vocabularies.common import X, anywhere, binary, numbers, unary
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
+from xflow.generator.vocabularies.common import anywhere, binary, unary
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 ELEMENTWISE = Family(
     "elementwise",
@@ -13,32 +12,24 @@ ELEMENTWISE = Family(
         Vocabulary(
             "constants",
             (anywhere("x"), anywhere("y")),
-            (
-                numbers("zero", 0),
-                numbers("c", 1, 2, -1, Fraction(1, 2)),
-                *binary("Add", "Sub", "Mul", "Max", "Min"),
-                *unary("Neg", "Relu"),
-                *(Production(op, (X, "zero"), X) for op in ("Add", "Sub", "Max", "Min")),
-                Production("Sub", ("zero", X), X),
-                Production("Mul", (X, "c"), X),
-            ),
+            steps("""
+                zero = 0
+                c = 1 | 2 | -1 | 1/2
+                x = Add(x, x | zero) | Sub(x, x | zero) | Mul(x, x | c) | Sub(zero, x)
+                x = Max(x, x | zero) | Min(x, x | zero) | Neg(x) | Relu(x)
+            """),
             (1, 1, 2),
-            free=frozenset({"c", "zero"}),
         ),
         Vocabulary(
             "functions",
             (anywhere("x"), anywhere("y")),
-            (
-                numbers("one", 1),
-                numbers("c", 2, -1),
-                *binary("Mul", "Div"),
-                *unary("Neg", "Sigmoid", "Tanh", "Exp", "Sqrt", "Reciprocal", "Relu"),
-                *(Production(op, (X, "one"), X) for op in ("Add", "Div")),
-                *(Production(op, ("one", X), X) for op in ("Sub", "Div")),
-                *(Production(op, (X, "c"), X) for op in ("Mul", "Div")),
-            ),
+            steps("""
+                one = 1
+                c = 2 | -1
+                x = Mul(x, x | c) | Div(x, x | one | c) | Div(one, x) | Add(x, one) | Sub(one, x)
+                x = Neg(x) | Sigmoid(x) | Tanh(x) | Exp(x) | Sqrt(x) | Reciprocal(x) | Relu(x)
+            """),
             (1, 1, 2),
-            free=frozenset({"c", "one"}),
             exact=False,
         ),
         Vocabulary(
@@ -50,11 +41,10 @@ ELEMENTWISE = Family(
         Vocabulary(
             "scales and shifts",
             (anywhere("x"), Input("k", "scale", "...", (5,)), Input("c", "shift", "...", (5,))),
-            (
-                *(Production(op, (X, "scale"), X) for op in ("Mul", "Div")),
-                *(Production(op, (X, "shift"), X) for op in ("Add", "Sub")),
-                *(Production(op, ("shift", "scale"), "shift") for op in ("Mul", "Div")),
-            ),
+            steps("""
+                x = Mul(x, scale) | Div(x, scale) | Add(x, shift) | Sub(x, shift)
+                shift = Mul(shift, scale) | Div(shift, scale)
+            """),
             (1, 1, 1),
             free=frozenset({"scale", "shift"}),
             exact=False,

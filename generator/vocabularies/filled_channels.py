@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.channels import OUT
-from xflow.generator.vocabularies.common import applied
-from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SPATIAL, S, X
+from xflow.generator.vocabularies.common import OUT, X, applied
+from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SPATIAL, S
 from xflow.generator.vocabularies.padded_channels import MADE, PART, WIDE, convolved
 from xflow.generator.vocabularies.pools import WINDOW
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices

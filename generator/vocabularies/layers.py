@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import SYMBOL, X, anywhere, applied, numbers
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabularies.common import OUT, SYMBOL, X, anywhere
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 N = 4
 WEIGHT, BIAS, ROWS, ROW = "weight", "bias", "rows", "row"
 """Sorts: matrices, vectors, columns [n, 1] and rows [1, m] of weights."""
-FREE = frozenset({WEIGHT, BIAS, ROWS, ROW, "eye", "shifted"})
+FREE = frozenset({WEIGHT, BIAS, ROWS, ROW})
 BATCHES = (0, 1, 2)
 
 
@@ -24,23 +25,16 @@ def _vector(name: str) -> Input:
     return Input(name, BIAS, "m", (N,))
 
 
-AS_ROWS = Production("Unsqueeze", (BIAS,), ROWS, choices(axes=[(1,)]))
-AS_ROW = Production("Unsqueeze", (BIAS,), ROW, choices(axes=[(0,)]))
-PRODUCTS = (applied("MatMul", X, WEIGHT), applied("MatMul", WEIGHT, WEIGHT, WEIGHT))
-
 PROJECTIONS = Vocabulary(
     "projections",
     (_batch("x"), _batch("y"), _matrix("w"), _matrix("v"), _vector("b"), _vector("c")),
-    (
-        *PRODUCTS,
-        applied("Add", X, X),
-        applied("Add", WEIGHT, WEIGHT, WEIGHT),
-        applied("Add", X, BIAS),
-        applied("Add", BIAS, BIAS, BIAS),
-        Production("Eye", (), "eye", choices(n=[N])),
-        applied("Add", WEIGHT, "eye", "shifted"),
-        applied("MatMul", X, "shifted"),
-    ),
+    steps(f"""
+        x = MatMul(x, weight | shifted) | Add(x, x | bias)
+        weight = MatMul(weight, weight) | Add(weight, weight)
+        bias = Add(bias, bias)
+        eye = Eye(n={N})
+        shifted = Add(weight, eye)
+    """),
     (2, 2, 1, 0),
     free=FREE,
     ranks=BATCHES,
@@ -49,45 +43,35 @@ PROJECTIONS = Vocabulary(
 DIFFERENCES = Vocabulary(
     "differences of projections",
     (_batch("x"), _batch("y"), _matrix("w"), _matrix("v")),
-    (
-        applied("MatMul", X, WEIGHT, "image"),
-        applied("Sub", X, X, "difference"),
-        applied("Sub", WEIGHT, WEIGHT, "weights"),
-        applied("Sub", "image", "image", "out"),
-        applied("MatMul", "difference", WEIGHT, "out"),
-        applied("MatMul", X, "weights", "out"),
-    ),
+    steps("""
+        image = MatMul(x, weight)
+        difference = Sub(x, x)
+        weights = Sub(weight, weight)
+        out = Sub(image, image) | MatMul(difference, weight) | MatMul(x, weights)
+    """),
     (1, 1, 1, 0),
-    free=FREE | {"weights"},
+    free=FREE,
     ranks=BATCHES,
-    roots=frozenset({"out"}),
+    roots=frozenset({OUT}),
 )
 
 SCALED = Vocabulary(
     "scaled projections",
     (_batch("x"), _matrix("w"), _vector("b"), _vector("c")),
-    (
-        numbers("c", SYMBOL),
-        AS_ROWS,
-        AS_ROW,
-        *(
-            production
-            for sort, result in ((X, "once"), ("once", "twice"))
-            for production in (
-                applied("MatMul", sort, WEIGHT, result),
-                *(applied(op, sort, s, result) for op in ("Mul", "Div") for s in (BIAS, "c")),
-                *(applied("Add", sort, s, result) for s in (BIAS, ROW)),
-            )
-        ),
-        *(applied(op, WEIGHT, s, "scaled") for op in ("Mul", "Div") for s in (BIAS, ROWS, "c")),
-        applied("MatMul", X, "scaled", "twice"),
-        *(applied("Mul", BIAS, s, "product") for s in (BIAS, "c")),
-        *(applied(op, X, "product", "twice") for op in ("Mul", "Div")),
-        applied("MatMul", ROW, WEIGHT, "moved row"),
-        *(applied(op, "once", s, "twice") for op in ("Add",) for s in ("moved row", "product")),
-    ),
+    steps("""
+        c = SYMBOL
+        rows = Unsqueeze(bias, axes=(1,))
+        row = Unsqueeze(bias, axes=(0,))
+        once = MatMul(x, weight) | Mul(x, bias | c) | Div(x, bias | c) | Add(x, bias | row)
+        twice = MatMul(once, weight) | Mul(once, bias | c) | Div(once, bias | c)
+        twice = Add(once, bias | row | moved_row | product)
+        scaled = Mul(weight, bias | rows | c) | Div(weight, bias | rows | c)
+        twice = MatMul(x, scaled) | Mul(x, product) | Div(x, product)
+        product = Mul(bias, bias | c)
+        moved_row = MatMul(row, weight)
+    """),
     (3, 3, 2),
-    free=frozenset({WEIGHT, BIAS, ROWS, ROW, "c", "scaled", "product", "moved row"}),
+    free=FREE,
     ranks=BATCHES,
     exact=False,
     roots=frozenset({X, "once", "twice"}),
@@ -97,48 +81,31 @@ SCALED = Vocabulary(
 PARALLEL = Vocabulary(
     "parallel projections",
     (_batch("x"), _batch("y"), _matrix("w"), _matrix("v"), _vector("b"), _vector("c")),
-    (
-        applied("MatMul", X, WEIGHT),
-        applied("Add", X, X),
-        applied("Add", X, BIAS),
-        applied("Mul", X, BIAS),
-        Production("Concat", (X, X), X, choices(axis=[1, 2])),
-        Production("Concat", (WEIGHT, WEIGHT), WEIGHT, choices(axis=[0, 1])),
-        Production("Concat", (BIAS, BIAS), BIAS, choices(axis=[0])),
-    ),
+    steps("""
+        x = MatMul(x, weight) | Add(x, x | bias) | Mul(x, bias) | Concat(x, x, axis=1 | 2)
+        weight = Concat(weight, weight, axis=0 | 1)
+        bias = Concat(bias, bias, axis=0)
+    """),
     (1, 1, 1, 0),
     free=FREE,
     ranks=BATCHES,
 )
 
-REDUCTIONS = ("ReduceSum", "ReduceMean")
 REDUCED = Vocabulary(
     "reduced projections",
     (_batch("x"), _matrix("w"), _vector("b")),
-    (
-        applied("MatMul", X, WEIGHT, "f"),
-        *(applied(op, X, BIAS, "f") for op in ("Add", "Mul")),
-        *(
-            Production(op, (sort,), "less", choices(axes=[(1,), (2,)], keepdims=[0, 1]))
-            for op in REDUCTIONS
-            for sort in (X, "f")
-        ),
-        *(
-            Production(op, (WEIGHT,), "sums", choices(axes=[(1,)], keepdims=[0, 1]))
-            for op in REDUCTIONS
-        ),
-        *(
-            Production(op, (BIAS,), "total", choices(axes=[(0,)], keepdims=[1]))
-            for op in REDUCTIONS
-        ),
-        applied("MatMul", X, "sums", "less"),
-        applied("MatMul", X, BIAS, "less"),
-        applied("MatMul", "less", WEIGHT, "less"),
-        *(applied(op, "less", BIAS, "less") for op in ("Add", "Mul")),
-        applied("Add", "less", "total", "less"),
-    ),
+    steps("""
+        f = MatMul(x, weight) | Add(x, bias) | Mul(x, bias)
+        less = ReduceSum(x | f, axes=(1,) | (2,), keepdims=0 | 1)
+        less = ReduceMean(x | f, axes=(1,) | (2,), keepdims=0 | 1)
+        sums = ReduceSum(weight, axes=(1,), keepdims=0 | 1)
+        sums = ReduceMean(weight, axes=(1,), keepdims=0 | 1)
+        total = ReduceSum(bias, axes=(0,), keepdims=1) | ReduceMean(bias, axes=(0,), keepdims=1)
+        less = MatMul(x, sums | bias) | MatMul(less, weight)
+        less = Add(less, bias | total) | Mul(less, bias)
+    """),
     (1, 1, 1),
-    free=frozenset({WEIGHT, BIAS, "sums", "total"}),
+    free=FREE,
     ranks=BATCHES,
     exact=False,
     roots=frozenset({"less"}),
@@ -155,38 +122,23 @@ FLAT = (
 
 def _affine(name: str, transposed: int) -> Vocabulary:
     """Gemm with the matrix as it is or transposed; along its outputs and its inputs."""
-    way = choices(transB=[transposed])
-    outputs, inputs = (ROWS, BIAS) if transposed else (BIAS, ROWS)
-    product = "reversed" if transposed else WEIGHT
+    way = f"transB={transposed}"
+    product, weights = ("reversed", "weight | reversed") if transposed else ("weight", "weight")
     return Vocabulary(
         name,
         FLAT,
-        (
-            *(
-                Production("Gemm", (X, *weights), X, way)
-                for weights in (
-                    (WEIGHT,),
-                    (WEIGHT, BIAS),
-                    (WEIGHT, ROW),
-                    (product,),
-                    (product, BIAS),
-                    (product, ROW),
-                )
-            ),
-            applied("MatMul", WEIGHT, WEIGHT, product),
-            AS_ROW,
-            AS_ROWS,
-            Production("Gemm", (ROW, WEIGHT, BIAS), ROW, way),
-            Production("Gemm", (ROW, WEIGHT), ROW, way),
-            applied("Add", X, BIAS),
-            applied("Mul", X, BIAS),
-            applied("Add", BIAS, BIAS, BIAS),
-            applied("Mul", BIAS, BIAS, BIAS),
-            applied("Mul", WEIGHT, outputs, WEIGHT),
-            applied("Mul", WEIGHT, inputs, WEIGHT),
-        ),
+        steps(f"""
+            x = Gemm(x, {weights}, {way}) | Gemm(x, {weights}, bias | row, {way})
+            {product} = MatMul(weight, weight)
+            row = Unsqueeze(bias, axes=(0,))
+            rows = Unsqueeze(bias, axes=(1,))
+            row = Gemm(row, weight, bias, {way}) | Gemm(row, weight, {way})
+            x = Add(x, bias) | Mul(x, bias)
+            bias = Add(bias, bias) | Mul(bias, bias)
+            weight = Mul(weight, rows | bias)
+        """),
         (3, 3, 1),
-        free=FREE | {product},
+        free=FREE,
     )
 
 
@@ -195,26 +147,22 @@ GEMMS = (_affine("affine maps", 0), _affine("affine maps, transposed", 1))
 
 def _sums(name: str, op: str, transposed: int) -> Vocabulary:
     """Sums or differences of affine maps of one input, or with one matrix."""
-    way = choices(transB=[transposed])
+    way = f"transB={transposed}"
     return Vocabulary(
         name,
         (Input("y", X, "l n", (N, N)), *FLAT),
-        (
-            Production("Gemm", (X, WEIGHT), "image", way),
-            Production("Gemm", (X, WEIGHT, BIAS), "image", way),
-            applied(op, X, X, "sum"),
-            applied(op, WEIGHT, WEIGHT, "weights"),
-            applied(op, BIAS, BIAS, "biases"),
-            applied(op, "image", "image", "out"),
-            *(
-                Production("Gemm", (*factors, *bias), "out", way)
-                for factors in (("sum", WEIGHT), (X, "weights"))
-                for bias in ((), (BIAS,), ("biases",))
-            ),
-        ),
+        steps(f"""
+            image = Gemm(x, weight, {way}) | Gemm(x, weight, bias, {way})
+            sum = {op}(x, x)
+            weights = {op}(weight, weight)
+            biases = {op}(bias, bias)
+            out = {op}(image, image)
+            out = Gemm(sum, weight, {way}) | Gemm(sum, weight, bias | biases, {way})
+            out = Gemm(x, weights, {way}) | Gemm(x, weights, bias | biases, {way})
+        """),
         (2, 2, 1, 0),
-        free=FREE | {"weights", "biases"},
-        roots=frozenset({"out"}),
+        free=FREE,
+        roots=frozenset({OUT}),
     )
 
 
@@ -227,30 +175,24 @@ SUMS = tuple(
 SCALES = Vocabulary(
     "inputs and their scales",
     (anywhere("x"), Input("a", WEIGHT, "...", (5,))),
-    (
-        numbers("one", 1),
-        applied("Mul", X, WEIGHT),
-        *(applied(op, X, X) for op in ("Add", "Sub")),
-        *(applied(op, WEIGHT, "one", WEIGHT) for op in ("Add", "Sub")),
-        applied("Sub", "one", WEIGHT, WEIGHT),
-    ),
+    steps("""
+        one = 1
+        x = Mul(x, weight) | Add(x, x) | Sub(x, x)
+        weight = Add(weight, one) | Sub(weight, one) | Sub(one, weight)
+    """),
     (2, 2, 0),
-    free=frozenset({WEIGHT, "one"}),
+    free=frozenset({WEIGHT}),
 )
 
 TURNED = Vocabulary(
     "transposed weights",
     FLAT,
-    (
-        applied("MatMul", X, WEIGHT),
-        Production("Gemm", (X, WEIGHT), X, choices(transB=[0, 1])),
-        Production("Gemm", (X, WEIGHT, BIAS), X, choices(transB=[0, 1])),
-        Production("Transpose", (WEIGHT,), WEIGHT, choices(perm=[(1, 0)])),
-        Production("Transpose", (X,), X, choices(perm=[(1, 0)])),
-        Production("Concat", (X, X), X, choices(axis=[1])),
-        Production("Concat", (WEIGHT, WEIGHT), WEIGHT, choices(axis=[0, 1])),
-        Production("Concat", (BIAS, BIAS), BIAS, choices(axis=[0])),
-    ),
+    steps("""
+        x = MatMul(x, weight) | Gemm(x, weight, transB=0 | 1) | Gemm(x, weight, bias, transB=0 | 1)
+        x = Transpose(x, perm=(1, 0)) | Concat(x, x, axis=1)
+        weight = Transpose(weight, perm=(1, 0)) | Concat(weight, weight, axis=0 | 1)
+        bias = Concat(bias, bias, axis=0)
+    """),
     (1, 2, 1, 0),
     free=FREE,
 )
@@ -263,23 +205,18 @@ MERGED = Vocabulary(
         Input("v", "turned", "m n", (7, 5)),
         Input("b", BIAS, "m", (7,)),
     ),
-    (
-        Production("Reshape", (X,), "flat", choices(shape=[(6, 5)])),
-        *(
-            Production("Gemm", ("flat", matrix, *bias), "image", choices(transB=[transposed]))
-            for transposed, matrix in enumerate((WEIGHT, "turned"))
-            for bias in ((), (BIAS,))
-        ),
-        applied("MatMul", "flat", WEIGHT, "image"),
-        Production("Reshape", ("image",), "out", choices(shape=[(2, 3, 7)])),
-        Production("Transpose", ("turned",), WEIGHT, choices(perm=[(1, 0)])),
-        applied("MatMul", X, WEIGHT, "product"),
-        applied("MatMul", X, WEIGHT, "out"),
-        applied("Add", "product", BIAS, "out"),
-    ),
+    steps("""
+        flat = Reshape(x, shape=(6, 5))
+        image = Gemm(flat, weight, transB=0) | Gemm(flat, weight, bias, transB=0)
+        image = Gemm(flat, turned, transB=1) | Gemm(flat, turned, bias, transB=1)
+        image = MatMul(flat, weight)
+        weight = Transpose(turned, perm=(1, 0))
+        product = MatMul(x, weight)
+        out = Reshape(image, shape=(2, 3, 7)) | MatMul(x, weight) | Add(product, bias)
+    """),
     (1, 1, 1, 1),
     free=FREE | {"turned"},
-    roots=frozenset({"out"}),
+    roots=frozenset({OUT}),
     chain=True,
 )
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, binary, numbers, scalar, unary
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabularies.common import SYMBOL, X, scalar
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabulary import Family, Input, Vocabulary
+
+BATCHES = (0, 1, 2)
 
 
 def _square(name: str) -> Input:
@@ -16,66 +19,53 @@ LINEAR = Family(
         Vocabulary(
             "matrices",
             (_square("a"), _square("b"), _square("c"), scalar("r", "s")),
-            (
-                *binary("MatMul", "Add", "Sub"),
-                Production("Transpose", (X,), X, choices(perm=[(0, 2, 1)])),
-                numbers("s", SYMBOL),
-                applied("Mul", X, "s"),
-                *unary("Relu"),
-            ),
+            steps("""
+                s = SYMBOL
+                x = MatMul(x, x) | Add(x, x) | Sub(x, x) | Mul(x, s)
+                x = Transpose(x, perm=(0, 2, 1)) | Relu(x)
+            """),
             (1, 1, 1, 0),
             free=frozenset({"s"}),
-            ranks=(0, 1, 2),
+            ranks=BATCHES,
             reals={SYMBOL: "s"},
         ),
         Vocabulary(
             "parts",
             (_square("a"), _square("b"), _square("c")),
-            (
-                *binary("MatMul", "Add"),
-                *unary("Relu"),
-                Production("Concat", (X, X), X, choices(axis=[1, 2])),
-                Production("Transpose", (X,), X, choices(perm=[(0, 2, 1)])),
-                Production("Split", (X,), X, choices(axis=[1, 2], split=[(4, 4)])),
-            ),
+            steps("""
+                x = MatMul(x, x) | Add(x, x) | Relu(x) | Transpose(x, perm=(0, 2, 1))
+                x = Concat(x, x, axis=1 | 2) | Split(x, axis=1 | 2, split=(4, 4))
+            """),
             (0, 0, 0, 0),
-            ranks=(0, 1, 2),
+            ranks=BATCHES,
         ),
         Vocabulary(
             "reductions",
             (_square("a"), _square("b")),
-            (
-                *binary("MatMul", "Add"),
-                Production("ReduceSum", (X,), X, choices(axes=[(1,), (2,)], keepdims=[1])),
-                Production("ReduceMean", (X,), X, choices(axes=[(1,), (2,)], keepdims=[1])),
-            ),
+            steps("""
+                x = MatMul(x, x) | Add(x, x)
+                x = ReduceSum(x, axes=(1,) | (2,), keepdims=1)
+                x = ReduceMean(x, axes=(1,) | (2,), keepdims=1)
+            """),
             (0, 0, 0),
-            ranks=(0, 1, 2),
+            ranks=BATCHES,
         ),
         Vocabulary(
             "four",
             (_square("a"), _square("b"), _square("c"), _square("d")),
-            (
-                Production("MatMul", (X, X), X),
-                Production("Add", (X, X), X),
-                Production("Concat", (X, X), X, choices(axis=[1, 2])),
-            ),
+            steps("x = MatMul(x, x) | Add(x, x) | Concat(x, x, axis=1 | 2)"),
             (0, 0, 0, 0),
-            ranks=(0, 1, 2),
+            ranks=BATCHES,
         ),
         Vocabulary(
             "constants",
             (_square("a"),),
-            (
-                Production("Eye", (), "c", choices(n=[4])),
-                Production("Zeros", (), "c", choices(shape=[(4, 4)])),
-                Production("MatMul", (X, "c"), X),
-                Production("MatMul", ("c", X), X),
-                *binary("Add", "Sub"),
-            ),
+            steps("""
+                c = Eye(n=4) | Zeros(shape=(4, 4))
+                x = MatMul(x, c) | MatMul(c, x) | Add(x, x) | Sub(x, x)
+            """),
             (1, 1, 2),
-            free=frozenset({"c"}),
-            ranks=(0, 1, 2),
+            ranks=BATCHES,
         ),
     ),
     about="matrix products, transposes and parts of matrices, with any batch axes",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers, unary
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabularies.common import OUT, SYMBOL, X, stages
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 TRUTH = "truth"
-COMPARISONS = ("Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 
 
 def _condition(name: str) -> Input:
@@ -17,17 +17,10 @@ def _value(name: str) -> Input:
     return Input(name, X, "...", (32,))
 
 
-def _where(condition: str, first: str, second: str, result: str = "out") -> Production:
-    return Production("Where", (condition, first, second), result)
-
-
 BOOLEANS = Vocabulary(
     "Booleans",
     (_condition("c"), _condition("d"), _condition("e")),
-    (
-        Production("Not", (TRUTH,), TRUTH),
-        *(Production(op, (TRUTH, TRUTH), TRUTH) for op in ("And", "Or", "Xor")),
-    ),
+    steps("truth = Not(truth) | And(truth, truth) | Or(truth, truth) | Xor(truth, truth)"),
     (0, 0, 0),
     roots=frozenset({TRUTH}),
 )
@@ -35,17 +28,16 @@ BOOLEANS = Vocabulary(
 ORDERS = Vocabulary(
     "orders",
     (_value("x"), _value("y")),
-    (
-        numbers("zero", 0),
-        *(Production(op, (X, X), TRUTH) for op in (*COMPARISONS, "Equal")),
-        *(applied(op, X, "zero", TRUTH) for op in COMPARISONS),
-        Production("Sub", (X, X), "difference"),
-        Production("Neg", (X,), "difference"),
-        *(applied(op, "difference", "zero", TRUTH) for op in COMPARISONS),
-        Production("Not", (TRUTH,), TRUTH),
-    ),
+    steps("""
+        zero = 0
+        difference = Sub(x, x) | Neg(x)
+        truth = Greater(x, x | zero) | GreaterOrEqual(x, x | zero)
+        truth = Less(x, x | zero) | LessOrEqual(x, x | zero)
+        truth = Greater(difference, zero) | GreaterOrEqual(difference, zero)
+        truth = Less(difference, zero) | LessOrEqual(difference, zero)
+        truth = Equal(x, x) | Not(truth)
+    """),
     (1, 1, 1),
-    free=frozenset({"zero"}),
     roots=frozenset({TRUTH}),
     ties=True,
 )
@@ -53,70 +45,54 @@ ORDERS = Vocabulary(
 CHOICES = Vocabulary(
     "choices",
     (_condition("c"), _condition("d"), _value("x"), _value("y"), _value("z")),
-    (
-        numbers("zero", 0),
-        Production("Not", (TRUTH,), TRUTH),
-        *(Production(op, (TRUTH, TRUTH), TRUTH) for op in ("And", "Or")),
-        _where(TRUTH, X, X, X),
-        *(_where(TRUTH, a, b, X) for a, b in ((X, "zero"), ("zero", X))),
-        *unary("Relu", "Neg"),
-        *(applied(op, X, X) for op in ("Add", "Mul")),
-        Production("Cast", (TRUTH,), "mask", choices(to=["FLOAT"])),
-        applied("Mul", X, "mask"),
-    ),
+    steps("""
+        zero = 0
+        truth = Not(truth) | And(truth, truth) | Or(truth, truth)
+        mask = Cast(truth, to="FLOAT")
+        x = Where(truth, x, x | zero) | Where(truth, zero, x)
+        x = Relu(x) | Neg(x) | Add(x, x) | Mul(x, x | mask)
+    """),
     (1, 1, 1),
-    free=frozenset({"zero"}),
     roots=frozenset({X}),
 )
 
 EXTREMES = Vocabulary(
     "choices by order",
     (_value("x"), _value("y")),
-    (
-        numbers("zero", 0),
-        numbers("c", SYMBOL),
-        *(Production(op, (X, X), TRUTH) for op in COMPARISONS),
-        *(applied(op, X, "zero", TRUTH) for op in COMPARISONS),
-        Production("Neg", (X,), "negative"),
-        applied("Mul", X, "c", "scaled"),
-        _where(TRUTH, X, X),
-        *(_where(TRUTH, a, b) for s in ("zero", "negative", "scaled") for a, b in ((X, s), (s, X))),
-        Production("Cast", (TRUTH,), "mask", choices(to=["FLOAT"])),
-        applied("Mul", X, "mask", "out"),
-        *(Production(op, (X, X), "out") for op in ("Max", "Min")),
-        *(Production(op, (X,), "out") for op in ("Relu", "Abs")),
-        applied("Min", X, "zero", "out"),
-        Production("LeakyRelu", (X,), "out", choices(alpha=[SYMBOL])),
-    ),
+    steps("""
+        zero = 0
+        c = SYMBOL
+        truth = Greater(x, x | zero) | GreaterOrEqual(x, x | zero)
+        truth = Less(x, x | zero) | LessOrEqual(x, x | zero)
+        negative = Neg(x)
+        scaled = Mul(x, c)
+        mask = Cast(truth, to="FLOAT")
+        out = Where(truth, x, x | zero | negative | scaled)
+        out = Where(truth, zero | negative | scaled, x)
+        out = Mul(x, mask) | Max(x, x) | Min(x, x | zero)
+        out = Relu(x) | Abs(x) | LeakyRelu(x, alpha=SYMBOL)
+    """),
     (2, 2, 2, 3),
-    free=frozenset({"zero", "c"}),
-    roots=frozenset({X, "out"}),
+    roots=frozenset({X, OUT}),
     ties=True,
     reals={SYMBOL: "alpha"},
 )
 
-EXPONENTIALS = Vocabulary(
+EXPONENTIALS = stages(
     "choices of an exponential",
     (_value("x"),),
-    (
-        numbers("zero", 0),
-        numbers("one", 1),
-        numbers("c", SYMBOL),
-        *(applied(op, X, "zero", TRUTH) for op in COMPARISONS),
-        Production("Exp", (X,), "power"),
-        applied("Sub", "power", "one", "curve"),
-        applied("Mul", "curve", "c", "curve"),
-        *(_where(TRUTH, a, b) for a, b in ((X, "curve"), ("curve", X))),
-        Production("Elu", (X,), "out"),
-        Production("Elu", (X,), "out", choices(alpha=[SYMBOL])),
-    ),
-    (3, 3, 3, 3, 3, 3),
-    free=frozenset({"zero", "one", "c"}),
-    roots=frozenset({"out"}),
-    exact=False,
+    steps("""
+        zero = 0
+        one = 1
+        c = SYMBOL
+        truth = Greater(x, zero) | GreaterOrEqual(x, zero) | Less(x, zero) | LessOrEqual(x, zero)
+        power = Exp(x)
+        curve = Sub(power, one) | Mul(curve, c)
+        out = Where(truth, x, curve) | Where(truth, curve, x) | Elu(x) | Elu(x, alpha=SYMBOL)
+    """),
+    (3,) * 6,
     ties=True,
     reals={SYMBOL: "alpha"},
-    chain=True,
 )
 
 LOGIC = Family(

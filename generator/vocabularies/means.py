@@ -6,13 +6,12 @@ makes of `means`.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, applied
-from xflow.generator.vocabulary import Input, Production, Vocabulary, choices
+from xflow.generator.vocabularies.common import OUT, X
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabulary import Input, Vocabulary
 
-OF_X, MADE, OUT, WEIGHT, VECTOR = "means", "made", "out", "weight", "vector"
-STAGES = ((X, MADE), (OF_X, OUT))
+WEIGHT, VECTOR = "weight", "vector"
 SIZES = (2, 4, 4)
-KEPT = [0, 1]
 MEANS = Vocabulary(
     "means of all rows",
     (
@@ -21,15 +20,12 @@ MEANS = Vocabulary(
         Input("w", WEIGHT, "m k", (4, 4)),
         Input("b", VECTOR, "m", (4,)),
     ),
-    (
-        *(
-            Production("ReduceMean", (sort,), result, choices(axes=[(1,)], keepdims=KEPT))
-            for sort, result in ((X, OF_X), (MADE, OUT))
-        ),
-        *(applied("MatMul", sort, WEIGHT, result) for sort, result in STAGES),
-        *(applied(op, sort, VECTOR, result) for op in ("Add", "Mul") for sort, result in STAGES),
-        *(applied("Add", sort, sort, result) for sort, result in STAGES),
-    ),
+    steps("""
+        means = ReduceMean(x, axes=(1,), keepdims=0 | 1)
+        made = MatMul(x, weight) | Add(x, vector | x) | Mul(x, vector)
+        out = ReduceMean(made, axes=(1,), keepdims=0 | 1)
+        out = MatMul(means, weight) | Add(means, vector | means) | Mul(means, vector)
+    """),
     (0, 0, 0, 0),
     free=frozenset({WEIGHT, VECTOR}),
     exact=False,
@@ -44,14 +40,11 @@ PIXELS = Vocabulary(
         Input("v", WEIGHT, "O I *1", (4, 4, 1)),
         Input("b", VECTOR, "O", (4,)),
     ),
-    (
-        *(Production("GlobalAveragePool", (sort,), r) for sort, r in ((X, OF_X), (MADE, OUT))),
-        *(
-            Production("Conv", (sort, WEIGHT, *bias), result)
-            for bias in ((), (VECTOR,))
-            for sort, result in STAGES
-        ),
-    ),
+    steps("""
+        means = GlobalAveragePool(x)
+        made = Conv(x, weight) | Conv(x, weight, vector)
+        out = GlobalAveragePool(made) | Conv(means, weight) | Conv(means, weight, vector)
+    """),
     (0, 0, 0),
     free=frozenset({WEIGHT, VECTOR}),
     exact=False,
@@ -59,23 +52,20 @@ PIXELS = Vocabulary(
     roots=frozenset({OUT}),
 )
 
-FIRST, LAST = (2, 3), (1, 2)
+FIRST, LAST = "axes=(2, 3)", "axes=(1, 2)"
 """The axes of pixels with channels first, and last."""
 TURNED_MEANS = Vocabulary(
     "means of transposed images",
     (Input("x", "last", "N H W C", (2, 3, 4, 5)), Input("y", "first", "N C H W", (2, 5, 3, 4))),
-    (
-        Production("Transpose", ("last",), MADE, choices(perm=[(0, 3, 1, 2)])),
-        Production("Transpose", ("first",), "other", choices(perm=[(0, 2, 3, 1)])),
-        Production("ReduceMean", (MADE,), OUT, choices(axes=[FIRST], keepdims=KEPT)),
-        Production("ReduceMean", ("other",), OUT, choices(axes=[LAST], keepdims=KEPT)),
-        Production("ReduceMean", ("last",), "mean", choices(axes=[LAST], keepdims=[1])),
-        Production("ReduceMean", ("last",), OUT, choices(axes=[LAST], keepdims=[0])),
-        Production("ReduceMean", ("first",), "image", choices(axes=[FIRST], keepdims=[1])),
-        Production("ReduceMean", ("first",), OUT, choices(axes=[FIRST], keepdims=[0])),
-        Production("Transpose", ("mean",), OUT, choices(perm=[(0, 3, 1, 2)])),
-        Production("Transpose", ("image",), OUT, choices(perm=[(0, 2, 3, 1)])),
-    ),
+    steps(f"""
+        made = Transpose(last, perm=(0, 3, 1, 2))
+        other = Transpose(first, perm=(0, 2, 3, 1))
+        mean = ReduceMean(last, {LAST}, keepdims=1)
+        image = ReduceMean(first, {FIRST}, keepdims=1)
+        out = ReduceMean(made, {FIRST}, keepdims=0 | 1) | ReduceMean(other, {LAST}, keepdims=0 | 1)
+        out = ReduceMean(last, {LAST}, keepdims=0) | ReduceMean(first, {FIRST}, keepdims=0)
+        out = Transpose(mean, perm=(0, 3, 1, 2)) | Transpose(image, perm=(0, 2, 3, 1))
+    """),
     (0, 0, 0),
     exact=False,
     roots=frozenset({OUT}),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from xflow.generator.vocabularies.common import X, pointwise
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 
 def _plane(name: str) -> Input:
@@ -17,24 +18,16 @@ MOVEMENT = Family(
             "planes",
             (_plane("x"), _plane("y")),
             (
-                pointwise(X, X),
-                pointwise(X, X, X),
                 pointwise(X, X, zero=True),
-                Production("Transpose", (X,), X, choices(perm=[(1, 0)])),
-                Production("Concat", (X, X), X, choices(axis=[0, 1])),
-                Production("Unsqueeze", (X,), X, choices(axes=[(0,), (2,)])),
-                Production("Squeeze", (X,), X, choices(axes=[(0,), (2,)])),
-                Production("Reshape", (X,), X, choices(shape=[(4, 5), (20,)])),
-                Production(
-                    "Slice",
-                    (X,),
-                    X,
-                    tuple(
-                        {"starts": (a,), "ends": (b,), "axes": (axis,), "steps": (1,)}
-                        for axis, a, b in ((0, 0, 2), (0, 1, 3), (1, 0, 3), (1, 1, 3))
-                    ),
-                ),
-                Production("Pad", (X,), X, choices(pads=[(1, 0, 2, 0), (0, 2, 0, 1)])),
+                *steps("""
+                    x = Elementwise(x) | Elementwise(x, x) | Transpose(x, perm=(1, 0))
+                    x = Concat(x, x, axis=0 | 1) | Reshape(x, shape=(4, 5) | (20,))
+                    x = Unsqueeze(x, axes=(0,) | (2,)) | Squeeze(x, axes=(0,) | (2,))
+                    x = Slice(x, starts=(0,), ends=(2,), axes=(0,), steps=(1,))
+                    x = Slice(x, starts=(1,), ends=(3,), axes=(0,), steps=(1,))
+                    x = Slice(x, starts=(0,) | (1,), ends=(3,), axes=(1,), steps=(1,))
+                    x = Pad(x, pads=(1, 0, 2, 0) | (0, 2, 0, 1))
+                """),
             ),
             (0, 0, 0, 0),
             exact=False,

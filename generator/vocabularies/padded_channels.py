@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.channels import OUT, SAME, X_INPUT, Y_INPUT
-from xflow.generator.vocabularies.common import SYMBOL, applied, pointwise
-from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SCALE, SPATIAL, C, S, X
+from xflow.generator.vocabularies.channels import SAME, X_INPUT, Y_INPUT
+from xflow.generator.vocabularies.common import OUT, SYMBOL, X, applied, pointwise
+from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SCALE, SPATIAL, C, S
 from xflow.generator.vocabularies.pools import WINDOW
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 

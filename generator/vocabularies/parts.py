@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from xflow.generator.vocabularies.common import X, pointwise, scalar
+from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 
@@ -86,7 +87,7 @@ LAST = Layout("the last axis", "*B n", (3, 4), 1, (0, 1, 2, 3))
 def _commuting(layout: Layout) -> Vocabulary:
     """Elementwise operators and parts: both sides of what commutes, and what cancels."""
     extent = layout.sizes[layout.axis]
-    join, split = choices(axis=[layout.axis]), choices(axis=[layout.axis], split=[(extent, extent)])
+    join, split = f"axis={layout.axis}", f"axis={layout.axis}, split=({extent}, {extent})"
     return Vocabulary(
         f"elementwise operators along {layout.name}",
         (
@@ -94,18 +95,13 @@ def _commuting(layout: Layout) -> Vocabulary:
             *(layout.line(name, "line") for name in "rt"),
             scalar("k", "c"),
         ),
-        (
-            Production("Concat", (X, X), "joined", join),
-            Production("Concat", ("line", "line"), "line", join),
-            Production("Split", ("joined",), X, split),
-            *(
-                pointwise("f", sort, *second)
-                for sort in (X, "joined")
-                for second in ((), ("line",), ("c",))
-            ),
-            Production("Concat", ("f", "f"), "f", join),
-            Production("Split", ("f",), "f", split),
-        ),
+        steps(f"""
+            joined = Concat(x, x, {join})
+            line = Concat(line, line, {join})
+            x = Split(joined, {split})
+            f = Elementwise(x | joined) | Elementwise(x | joined, line | c)
+            f = Concat(f, f, {join}) | Split(f, {split})
+        """),
         (2, 1, 2, 2),
         free=frozenset({"line", "c"}),
         exact=False,
@@ -116,17 +112,16 @@ def _commuting(layout: Layout) -> Vocabulary:
 
 def _pairs(layout: Layout) -> Vocabulary:
     """Operators of two on two that are concatenated, and concatenations of two along two axes."""
-    axes = choices(axis=layout.single_axes)
+    axes = f"axis={' | '.join(map(str, layout.single_axes))}"
     return Vocabulary(
         f"pairs along {layout.name}",
         tuple(layout.input(name) for name in "xyzu"),
-        (
-            Production("Concat", (X, X), "joined", axes),
-            pointwise("f", X, X),
-            pointwise("out", "joined", "joined"),
-            Production("Concat", ("f", "f"), "out", axes),
-            Production("Concat", ("joined", "joined"), "out", axes),
-        ),
+        steps(f"""
+            joined = Concat(x, x, {axes})
+            f = Elementwise(x, x)
+            out = Elementwise(joined, joined) | Concat(f, f, {axes})
+            out = Concat(joined, joined, {axes})
+        """),
         (0, 0, 0, 0),
         exact=False,
         ranks=layout.ranks,
@@ -137,6 +132,7 @@ def _pairs(layout: Layout) -> Vocabulary:
 def _cuts(layout: Layout) -> Vocabulary:
     """Slices of slices, of paddings and of concatenations."""
     whole = layout.input("x", extent=13)
+    two = " | ".join(f"({k}, {13 - k})" for k in range(1, 13))
     return Vocabulary(
         f"slices along {layout.name}",
         (whole,),
@@ -145,12 +141,7 @@ def _cuts(layout: Layout) -> Vocabulary:
             Production("Slice", ("part",), "less", layout.slices(range(3), range(4, 7))),
             Production("Slice", (X,), "less", layout.slices(range(7), range(4, 10))),
             Production("Slice", (X,), "part", layout.slices(range(1), range(13, 14))),
-            Production(
-                "Split",
-                (X,),
-                "part",
-                choices(axis=[layout.axis], split=[(k, 13 - k) for k in range(1, 13)]),
-            ),
+            *steps(f"part = Split(x, axis={layout.axis}, split={two})"),
             Production("Slice", (X,), "part", layout.slices(range(1), range(1, 13))),
             Production("Slice", (X,), "part", layout.slices(range(1, 13), range(13, 14))),
         ),
@@ -162,29 +153,23 @@ def _cuts(layout: Layout) -> Vocabulary:
 
 def _places(layout: Layout) -> Vocabulary:
     """Gather at constant indices: a run of them is a slice, a single one a slice without axis."""
-    axis = choices(axis=[layout.axis])
-    slices = [(start, start + n) for start in range(6) for n in (1, 2, 3)]
+    axis = f"axis={layout.axis}"
+    starts = " | ".join(map(str, range(6)))
+    slices = " | ".join(
+        f"Slice(x, starts=({a},), ends=({a + n},), axes=({layout.axis},), steps=(1,))"
+        for a in range(6)
+        for n in (1, 2, 3)
+    )
     return Vocabulary(
         f"places along {layout.name}",
         (layout.input("x", extent=9),),
-        (
-            Production("Place", (), "place", choices(start=list(range(6)))),
-            Production("PlacesFrom", (), "run", choices(start=list(range(6)), n=[2, 3])),
-            Production("Gather", (X, "place"), "less", axis),
-            Production("Gather", (X, "run"), "part", axis),
-            Production(
-                "Slice",
-                (X,),
-                "part",
-                tuple(
-                    {"starts": (a,), "ends": (b,), "axes": (layout.axis,), "steps": (1,)}
-                    for a, b in slices
-                ),
-            ),
-            Production("Squeeze", ("part",), "less", choices(axes=[(layout.axis,)])),
-        ),
+        steps(f"""
+            place = Place(start={starts})
+            run = PlacesFrom(start={starts}, n=2 | 3)
+            part = Gather(x, run, {axis}) | {slices}
+            less = Gather(x, place, {axis}) | Squeeze(part, axes=({layout.axis},))
+        """),
         (1, 1, 0),
-        free=frozenset({"place", "run"}),
         ranks=layout.ranks,
         roots=frozenset({"part", "less"}),
     )
@@ -192,25 +177,17 @@ def _places(layout: Layout) -> Vocabulary:
 
 def _joins(layout: Layout) -> Vocabulary:
     """Concatenations of several: nested, and of parts of one."""
-    axis = choices(axis=[layout.axis])
-    extent = layout.sizes[layout.axis]
+    axis, extent = f"axis={layout.axis}", layout.sizes[layout.axis]
+    split = f"split={(extent,) * 2} | {(extent,) * 3} | {(extent, 2 * extent)}"
     return Vocabulary(
         f"concatenations along {layout.name}",
         tuple(layout.input(name) for name in "xyzu"),
         (
-            *(Production("Concat", (X,) * n, "joined", axis) for n in (2, 3, 4)),
-            Production("Concat", ("joined", X), "joined", axis),
-            Production("Concat", (X, "joined"), "joined", axis),
-            Production("Concat", ("joined", "joined"), "joined", axis),
-            Production(
-                "Split",
-                ("joined",),
-                X,
-                choices(
-                    axis=[layout.axis],
-                    split=[(extent, extent), (extent,) * 3, (extent, 2 * extent)],
-                ),
-            ),
+            *steps(f"""
+                joined = Concat(x, x, {axis}) | Concat(x, x, x, {axis}) | Concat(x, x, x, x, {axis})
+                joined = Concat(joined, x | joined, {axis}) | Concat(x, joined, {axis})
+                x = Split(joined, {axis}, {split})
+            """),
             Production("Slice", ("joined",), X, layout.slices(range(0, 9, 4), range(4, 13, 4))),
         ),
         (0, 0, 0),
@@ -221,22 +198,17 @@ def _joins(layout: Layout) -> Vocabulary:
 
 def _pieces(layout: Layout) -> Vocabulary:
     """A tensor in two, three or four pieces, put together again."""
-    counts = (2, 3, 4)
+    axis = f"axis={layout.axis}"
     return Vocabulary(
         f"pieces along {layout.name}",
         (layout.input("x", extent=12),),
-        (
-            *(
-                Production(
-                    "Split", (X,), f"piece{n}", choices(axis=[layout.axis], split=[(12 // n,) * n])
-                )
-                for n in counts
-            ),
-            *(
-                Production("Concat", (f"piece{n}",) * n, "whole", choices(axis=[layout.axis]))
-                for n in counts
-            ),
-        ),
+        steps(f"""
+            piece2 = Split(x, {axis}, split=(6, 6))
+            piece3 = Split(x, {axis}, split=(4, 4, 4))
+            piece4 = Split(x, {axis}, split=(3, 3, 3, 3))
+            whole = Concat(piece2, piece2, {axis}) | Concat(piece3, piece3, piece3, {axis})
+            whole = Concat(piece4, piece4, piece4, piece4, {axis})
+        """),
         (0,) * 6,
         ranks=layout.ranks,
         roots=frozenset({X, "whole"}),

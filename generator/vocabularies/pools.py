@@ -6,17 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from xflow.core.registry import Attribute
 from xflow.generator.vocabularies.channels import SCALE_INPUT, X_INPUT, Y_INPUT
-from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, applied, numbers, scalar
-from xflow.generator.vocabularies.convolutions import (
-    AVERAGES,
-    BIAS,
-    FREE,
-    KERNEL,
-    SCALE,
-    SPATIAL,
-    C,
-    X,
-)
+from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, X, scalar
+from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SPATIAL, C, S
+from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 STAGES = ((X, "f"), ("pooled", "g"))
@@ -24,34 +16,20 @@ STAGES = ((X, "f"), ("pooled", "g"))
 WINDOWED = ((X, "pooled"), ("f", "g"))
 """Pools before these operators and after them."""
 WINDOW = choices(kernel_shape=[(3,)], pads=[(1, 0)], strides=[(2,)])
+WINDOWS = "kernel_shape=(3,), pads=(1, 0), strides=(2,)"
 POOLS = Vocabulary(
     "pools by windows",
     (X_INPUT, Y_INPUT, SCALE_INPUT, scalar("k", "c")),
-    (
-        numbers("c", SYMBOL),
-        *(
-            Production(op, (sort,), result, WINDOW)
-            for op in ("MaxPool", "AveragePool")
-            for sort, result in WINDOWED
-        ),
-        *(Production("Relu", (sort,), result) for sort, result in STAGES),
-        *(
-            Production("Clip", (sort,), result, bound)
-            for sort, result in STAGES
-            for bound in (choices(min=[SYMBOL]), choices(max=[OTHER_SYMBOL]))
-        ),
-        *(
-            applied(op, sort, second, result)
-            for op, seconds in (("Add", (SCALE, "c")), ("Mul", (SCALE, "c")))
-            for second in seconds
-            for sort, result in STAGES
-        ),
-        *(Production(op, (sort, sort), result) for op in ("Add", "Max") for sort, result in STAGES),
-        *(
-            Production("Concat", (sort, sort), result, choices(axis=[0, 1]))
-            for sort, result in STAGES
-        ),
-    ),
+    steps(f"""
+        c = SYMBOL
+        pooled = MaxPool(x, {WINDOWS}) | AveragePool(x, {WINDOWS})
+        f = Relu(x) | Clip(x, min=SYMBOL) | Clip(x, max=OTHER_SYMBOL) | Max(x, x)
+        f = Add(x, scale | c | x) | Mul(x, scale | c) | Concat(x, x, axis=0 | 1)
+        g = MaxPool(f, {WINDOWS}) | AveragePool(f, {WINDOWS})
+        g = Relu(pooled) | Clip(pooled, min=SYMBOL) | Clip(pooled, max=OTHER_SYMBOL)
+        g = Add(pooled, scale | c | pooled) | Mul(pooled, scale | c)
+        g = Max(pooled, pooled) | Concat(pooled, pooled, axis=0 | 1)
+    """),
     (1, 1, 1, 0),
     free=FREE | {"c"},
     exact=False,
@@ -64,14 +42,11 @@ WITHOUT_BORDERS = choices(kernel_shape=[(3,)], strides=[(2,)])
 SHIFTS = Vocabulary(
     "pools of shifted images",
     (X_INPUT, SCALE_INPUT, scalar("k", "c")),
-    (
-        *(Production("AveragePool", (sort,), result, WITHOUT_BORDERS) for sort, result in WINDOWED),
-        *(
-            applied("Add", sort, second, result)
-            for second in (SCALE, "c")
-            for sort, result in STAGES
-        ),
-    ),
+    steps("""
+        pooled = AveragePool(x, kernel_shape=(3,), strides=(2,))
+        f = Add(x, scale | c)
+        g = AveragePool(f, kernel_shape=(3,), strides=(2,)) | Add(pooled, scale | c)
+    """),
     (0, 0, 0),
     free=FREE | {"c"},
     exact=False,
@@ -82,13 +57,12 @@ SHIFTS = Vocabulary(
 CUT = Vocabulary(
     "pools of what is cut off on both sides",
     (X_INPUT,),
-    (
-        *(Production("MaxPool", (sort,), result, WITHOUT_BORDERS) for sort, result in WINDOWED),
-        *(
-            Production("Clip", (sort,), result, choices(min=[SYMBOL], max=[OTHER_SYMBOL]))
-            for sort, result in STAGES
-        ),
-    ),
+    steps("""
+        pooled = MaxPool(x, kernel_shape=(3,), strides=(2,))
+        f = Clip(x, min=SYMBOL, max=OTHER_SYMBOL)
+        g = MaxPool(f, kernel_shape=(3,), strides=(2,))
+        g = Clip(pooled, min=SYMBOL, max=OTHER_SYMBOL)
+    """),
     (0, 0, 0),
     free=FREE,
     ranks=SPATIAL,
@@ -97,44 +71,51 @@ CUT = Vocabulary(
 )
 """Without padding, since the rules are not proved for windows that may be empty."""
 
-POOLED = (*WINDOWED, ("pooled", "pooled"))
+
+def _pooled(sort: str, result: str) -> tuple[Production, ...]:
+    """Pools of everything, and the reductions that they are or that are like them."""
+    ops = ("ReduceMean", "ReduceMax", "ReduceSum")
+    reductions = " | ".join(f"{op}({sort}, axes=(2,), keepdims=1)" for op in ops)
+    return steps(f"{result} = GlobalAveragePool({sort}) | GlobalMaxPool({sort}) | {reductions}")
+
+
 GLOBAL_POOLS = Vocabulary(
     "pools of everything",
     (X_INPUT, Y_INPUT, SCALE_INPUT),
     (
-        numbers("c", SYMBOL),
-        *(
-            Production(op, (s,), r)
-            for op in ("GlobalAveragePool", "GlobalMaxPool")
-            for s, r in POOLED
-        ),
-        *(
-            Production(op, (s,), r, choices(axes=[(2,)], keepdims=[1]))
-            for op in ("ReduceMean", "ReduceMax", "ReduceSum")
-            for s, r in POOLED
-        ),
-        *(
-            Production(op, (X,), "less", choices(axes=[(2,)], keepdims=[0]))
-            for op in ("ReduceMean", "ReduceMax", "ReduceSum")
-        ),
-        Production("Squeeze", ("pooled",), "less", choices(axes=[(2,)])),
-        Production("Flatten", ("pooled",), "flat", choices(axis=[1])),
-        Production("Reshape", ("pooled",), "flat", choices(shape=[(2, C)])),
-        *(Production("Relu", (sort,), result) for sort, result in STAGES),
-        *(
-            applied(op, sort, second, result)
-            for op in ("Add", "Mul")
-            for second in (SCALE, "c")
-            for sort, result in STAGES
-        ),
-        *(applied("Add", sort, sort, result) for sort, result in STAGES),
+        *_pooled(X, "pooled"),
+        *_pooled("f", "g"),
+        *_pooled("pooled", "pooled"),
+        *steps(f"""
+            c = SYMBOL
+            less = ReduceMean(x, axes=(2,), keepdims=0) | ReduceMax(x, axes=(2,), keepdims=0)
+            less = ReduceSum(x, axes=(2,), keepdims=0) | Squeeze(pooled, axes=(2,))
+            flat = Flatten(pooled, axis=1) | Reshape(pooled, shape=(2, {C}))
+            f = Relu(x) | Add(x, scale | c | x) | Mul(x, scale | c)
+            g = Relu(pooled) | Add(pooled, scale | c | pooled) | Mul(pooled, scale | c)
+        """),
     ),
     (1, 1, 1, 0),
-    free=FREE | {"c"},
+    free=FREE,
     exact=False,
     ranks=SPATIAL,
     roots=frozenset({"pooled", "g", "less", "flat"}),
     reals={SYMBOL: "s"},
+)
+
+AVERAGES = Vocabulary(
+    "averages as convolutions",
+    (Input("x", X, "N C *S", (2, C, S)), Input("w", KERNEL, "O I *R", (C, C, 3))),
+    steps(f"""
+        x = AveragePool(x, kernel_shape=(2,) | (3,)) | Conv(x, even, group={C})
+        ones = Ones(shape=({C}, 1, 2) | ({C}, 1, 3))
+        mean = ReduceMean(ones, axes=(2,), keepdims=1) | ReduceSum(ones, axes=(2,), keepdims=1)
+        even = Div(ones, mean)
+    """),
+    (3, 3),
+    free=FREE,
+    exact=False,
+    ranks=SPATIAL,
 )
 
 SPREAD = Vocabulary(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers
+from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabularies.parts import INNER, LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
@@ -18,31 +19,24 @@ def _reduced(layout: Layout) -> Vocabulary:
         f"reductions along {layout.name}",
         (layout.input("x"), layout.input("y"), layout.column("u", "column")),
         (
-            numbers("c", SYMBOL),
-            numbers("two", 2),
             *(Production(op, (s,), "kept", kept) for op in operators for s in (X, "f")),
             *(Production(op, (s,), "gone", gone) for op in operators for s in (X, "f")),
-            Production("Squeeze", ("kept",), "gone", choices(axes=[(layout.axis,)])),
-            Production("Unsqueeze", ("gone",), "kept", choices(axes=[(layout.axis,)])),
-            Production("Reshape", ("kept",), "gone", choices(shape=[shape])),
-            *(
-                applied(op, s, "c", r)
-                for op in ("Add", "Mul")
-                for s, r in ((X, "f"), ("kept", "kept"))
-            ),
-            *(applied(op, X, "column", "f") for op in ("Add", "Mul")),
-            *(applied(op, "kept", "column", "kept") for op in ("Add", "Mul")),
-            *(Production("Add", (s, s), r) for s, r in ((X, "f"), ("kept", "kept"))),
-            *(Production(op, (X,), "f") for op in ("Neg", "Abs", "Exp")),
-            applied("Pow", X, "two", "f"),
-            *(Production(op, ("kept",), "kept") for op in ("Neg", "Sqrt", "Log")),
+            *steps(f"""
+                c = SYMBOL
+                two = 2
+                gone = Squeeze(kept, axes=({layout.axis},)) | Reshape(kept, shape={shape})
+                kept = Unsqueeze(gone, axes=({layout.axis},))
+                f = Add(x, c | column | x) | Mul(x, c | column)
+                f = Neg(x) | Abs(x) | Exp(x) | Pow(x, two)
+                kept = Add(kept, c | column | kept) | Mul(kept, c | column)
+                kept = Neg(kept) | Sqrt(kept) | Log(kept)
+            """),
             *(
                 Production(op, (X,), "kept", kept)
                 for op in ("ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp")
             ),
         ),
         (1, 1, 1),
-        free=frozenset({"c", "two"}),
         exact=False,
         ranks=layout.ranks,
         roots=frozenset({"kept", "gone"}),
@@ -110,7 +104,6 @@ def _stacked(place: str, dims: str, stack: str, axis: int) -> Vocabulary:
             applied("Mul", "Add of all", "third", "mean of all"),
         ),
         (1,) * 6,
-        free=frozenset({"half", "third"}),
         exact=False,
         ranks=(0, 1, 2, 3),
         roots=frozenset(f"{name}{many}" for name in results.values() for many in ("", " of all")),
@@ -128,16 +121,14 @@ LENGTH = 4
 COUNTED = Vocabulary(
     "sums divided by their number",
     (Input("x", X, "*B n", (3, LENGTH)),),
-    (
-        Production("Ones", (), "ones", choices(shape=[(LENGTH,)])),
-        Production("ReduceSum", ("ones",), "number", choices(axes=[(0,)], keepdims=[0])),
-        Production("Reciprocal", ("number",), "inverse"),
-        Production("ReduceSum", (X,), "sum", choices(axes=[(1,)], keepdims=[0, 1])),
-        applied("Mul", "sum", "inverse", "mean"),
-        Production("ReduceMean", (X,), "mean", choices(axes=[(1,)], keepdims=[0, 1])),
-    ),
+    steps(f"""
+        ones = Ones(shape=({LENGTH},))
+        number = ReduceSum(ones, axes=(0,), keepdims=0)
+        inverse = Reciprocal(number)
+        sum = ReduceSum(x, axes=(1,), keepdims=0 | 1)
+        mean = Mul(sum, inverse) | ReduceMean(x, axes=(1,), keepdims=0 | 1)
+    """),
     (3, 3, 3),
-    free=frozenset({"ones", "number", "inverse"}),
     exact=False,
     ranks=(0, 1, 2, 3),
     roots=frozenset({"mean"}),

@@ -7,8 +7,8 @@ layout and not the other. An operator before enlarging computes each pixel only 
 from __future__ import annotations
 
 from xflow.generator.vocabularies.channels import SCALE_INPUT, X_INPUT, Y_INPUT
-from xflow.generator.vocabularies.common import pointwise, scalar
-from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SCALE, SPATIAL, C, S, X
+from xflow.generator.vocabularies.common import X, pointwise, scalar
+from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SCALE, SPATIAL, C, S
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 PIXEL, WIDE, OUT = "pixel", "wide", "out"

@@ -5,28 +5,25 @@ from __future__ import annotations
 from itertools import product
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, pointwise, scalar
+from xflow.generator.vocabularies.common import SYMBOL, X, scalar
+from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabularies.parts import INNER
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
-
-LAST_AXIS = choices(axis=[2], epsilon=[SYMBOL])
+from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
 
 
 def _moved(
     name: str, moves: tuple[Production, ...], *inputs: Input, ranks: tuple[int, ...] = (0,)
 ) -> Vocabulary:
     """Operators that move elements, and elementwise ones before (f) and after them (g)."""
-    stages = ((X, "f"), ("moved", "g"))
     return Vocabulary(
         name,
         (*inputs, scalar("k", "c")),
         (
             *moves,
-            *(
-                pointwise(result, sort, *second)
-                for sort, result in stages
-                for second in ((), (sort,), ("c",))
-            ),
+            *steps("""
+                f = Elementwise(x) | Elementwise(x, x | c)
+                g = Elementwise(moved) | Elementwise(moved, moved | c)
+            """),
         ),
         (0, 0, 0, 0),
         free=frozenset({"c"}),
@@ -36,41 +33,38 @@ def _moved(
     )
 
 
-def _both(op: str, lists: tuple[dict[str, Attribute], ...]) -> tuple[Production, ...]:
-    """An operator on inputs, on what was moved, and on what was computed."""
-    return (
-        Production(op, (X,), "moved", lists),
-        Production(op, ("moved",), "moved", lists),
-        Production(op, ("f",), "g", lists),
-    )
+def _transposed(perms: str) -> tuple[Production, ...]:
+    """Transposes of inputs, of what was moved, and of what was computed."""
+    return steps(f"""
+        moved = Transpose(x | moved, perm={perms})
+        g = Transpose(f, perm={perms})
+    """)
 
 
 FOUR = tuple(Input(name, X, "N C H W", (2, 3, 4, 5)) for name in "xy")
-PERMUTATIONS: list[Attribute] = [(0, 2, 1, 3), (0, 1, 3, 2), (0, 2, 3, 1), (0, 3, 1, 2)]
+PERMUTATIONS = "(0, 2, 1, 3) | (0, 1, 3, 2) | (0, 2, 3, 1) | (0, 3, 1, 2)"
 """Heads in and out, matrices, channels last and first: what models of four axes do."""
 
 CHANNEL_SCALES = Vocabulary(
     "scales between transposes",
     (Input("x", X, "N C H W", (2, 3, 4, 5)), Input("r", "vector", "C", (3,))),
-    (
-        Production("Transpose", (X,), "last", choices(perm=[(0, 2, 3, 1)])),
-        Production("Unsqueeze", ("vector",), "image", choices(axes=[(1, 2)])),
-        pointwise("scaled", "last", "vector"),
-        pointwise("f", X, "image"),
-        Production("Transpose", ("f",), "scaled", choices(perm=[(0, 2, 3, 1)])),
-        Production("Transpose", ("scaled",), "f", choices(perm=[(0, 3, 1, 2)])),
-    ),
+    steps("""
+        last = Transpose(x, perm=(0, 2, 3, 1))
+        image = Unsqueeze(vector, axes=(1, 2))
+        scaled = Elementwise(last, vector) | Transpose(f, perm=(0, 2, 3, 1))
+        f = Elementwise(x, image) | Transpose(scaled, perm=(0, 3, 1, 2))
+    """),
     (1, 1, 1, 1),
-    free=frozenset({"vector", "image"}),
+    free=frozenset({"vector"}),
     exact=False,
     roots=frozenset({"scaled", "f"}),
 )
 
-TRANSPOSES = _moved("transposes", _both("Transpose", choices(perm=PERMUTATIONS)), *FOUR)
+TRANSPOSES = _moved("transposes", _transposed(PERMUTATIONS), *FOUR)
 
 PLANES = _moved(
     "transposed matrices",
-    _both("Transpose", choices(perm=[(0, 2, 1)])),
+    _transposed("(0, 2, 1)"),
     *(Input(name, X, "*B n m", (2, 3, 4)) for name in "xy"),
     ranks=(0, 1, 2),
 )
@@ -81,34 +75,25 @@ SHAPES_OF = {"matrix": (6, 20), "rows": (2, 3, 20), "heads": (2, 3, 4, 5)}
 
 def _reshaped(sort: str, dims: str) -> Vocabulary:
     """Reshapes to other numbers of axes, once and twice, and elementwise operators between."""
-    results = {name: f"{name} of f" for name in SHAPES_OF}
+    every = " | ".join(SHAPES_OF)
     return Vocabulary(
         f"reshaped {sort}",
         tuple(Input(name, sort, dims, SHAPES_OF[sort]) for name in "xy"),
         (
             *(
-                Production("Reshape", (first,), second, choices(shape=[shape]))
-                for first in SHAPES_OF
-                for second, shape in SHAPES_OF.items()
-            ),
-            *(Production("Flatten", (name,), "flat", choices(axis=[1])) for name in SHAPES_OF),
-            *(
-                Production("Reshape", (name,), "flat", choices(shape=[(2, 60)]))
-                for name in SHAPES_OF
-            ),
-            *(
-                pointwise(result, *args)
-                for name, result in results.items()
-                for args in ((name,), (name, name))
-            ),
-            *(
-                Production("Reshape", (results[sort],), results[name], choices(shape=[shape]))
+                production
                 for name, shape in SHAPES_OF.items()
+                for production in steps(f"""
+                    {name} = Reshape({every}, shape={shape})
+                    {name}_of_f = Elementwise({name}) | Elementwise({name}, {name})
+                    {name}_of_f = Reshape({sort}_of_f, shape={shape})
+                """)
             ),
+            *steps(f"flat = Flatten({every}, axis=1) | Reshape({every}, shape=(2, 60))"),
         ),
         (0, 0, 0, 0),
         exact=False,
-        roots=frozenset({*SHAPES_OF, "flat", *results.values()}),
+        roots=frozenset({*SHAPES_OF, "flat", *(f"{name} of f" for name in SHAPES_OF)}),
     )
 
 
@@ -127,15 +112,10 @@ MASKS = Vocabulary(
         Input("u", "mask", "L 1", (4, 1)),
         Input("v", "mask", "K", (5,)),
     ),
-    (
-        Production(
-            "Expand",
-            ("mask",),
-            "large",
-            choices(shape=[(4, 5), (1, 1, 4, 5), (2, 1, 4, 5), (2, 3, 4, 5)]),
-        ),
-        *(pointwise("out", X, sort) for sort in ("mask", "large")),
-    ),
+    steps("""
+        large = Expand(mask, shape=(4, 5) | (1, 1, 4, 5) | (2, 1, 4, 5) | (2, 3, 4, 5))
+        out = Elementwise(x, mask | large)
+    """),
     (0, 0, 0),
     exact=False,
     roots=frozenset({"out"}),
@@ -178,16 +158,15 @@ CORNERS = (
     _corners("corners behind a batch", "N n m *S", (1, 2), (0, 1)),
 )
 
-ENDS = choices(axes=[(0,), (1,), (2,)])
+ENDS = "axes=(0,) | (1,) | (2,)"
 AXES = _moved(
     "axes of extent 1",
-    (
-        Production("Unsqueeze", (X,), "moved", ENDS),
-        Production("Squeeze", ("moved",), X, ENDS),
-        Production("Reshape", (X,), "moved", choices(shape=[(1, 2, 3, 4), (2, 1, 3, 4)])),
-        Production("Unsqueeze", ("f",), "g", ENDS),
-        Production("Squeeze", ("g",), "f", ENDS),
-    ),
+    steps(f"""
+        moved = Unsqueeze(x, {ENDS}) | Reshape(x, shape=(1, 2, 3, 4) | (2, 1, 3, 4))
+        x = Squeeze(moved, {ENDS})
+        g = Unsqueeze(f, {ENDS})
+        f = Squeeze(g, {ENDS})
+    """),
     *(Input(name, X, "N C *S", (2, 3, 4)) for name in "xy"),
     ranks=(1, 2),
 )
@@ -202,38 +181,25 @@ GATHERED = Vocabulary(
         Input("b", "vector", "m", (4,)),
         Input("i", "places", "l", (3,), dtype="INT64"),
     ),
-    (
-        *(
-            Production("Gather", (sort, "places"), result, choices(axis=[0]))
-            for sort, result in ((X, "rows"), ("f", "g"))
-        ),
-        *(
-            production
-            for sort, result in ((X, "f"), ("rows", "g"))
-            for production in (
-                pointwise(result, sort),
-                pointwise(result, sort, sort),
-                pointwise(result, sort, "vector"),
-                applied("MatMul", sort, "weight", result),
-            )
-        ),
-    ),
+    steps("""
+        rows = Gather(x, places, axis=0)
+        f = Elementwise(x) | Elementwise(x, x | vector) | MatMul(x, weight)
+        g = Elementwise(rows) | Elementwise(rows, rows | vector) | MatMul(rows, weight)
+        g = Gather(f, places, axis=0)
+    """),
     (0, 0, 0, 0),
     free=frozenset({"weight", "vector"}),
     exact=False,
     roots=frozenset({"g"}),
 )
 
-BLOCK = choices(blocksize=[2])
 BLOCKS = _moved(
     "blocks of pixels",
-    (
-        Production("DepthToSpace", (X,), "moved", choices(blocksize=[2], mode=["DCR", "CRD"])),
-        Production("SpaceToDepth", (X,), "moved", BLOCK),
-        Production("SpaceToDepth", ("moved",), X, BLOCK),
-        Production("DepthToSpace", ("f",), "g", choices(blocksize=[2], mode=["DCR", "CRD"])),
-        Production("SpaceToDepth", ("f",), "g", BLOCK),
-    ),
+    steps("""
+        moved = DepthToSpace(x, blocksize=2, mode="DCR" | "CRD") | SpaceToDepth(x, blocksize=2)
+        x = SpaceToDepth(moved, blocksize=2)
+        g = DepthToSpace(f, blocksize=2, mode="DCR" | "CRD") | SpaceToDepth(f, blocksize=2)
+    """),
     *(Input(name, X, "N C H W", (3, 8, 4, 6)) for name in "xy"),
 )
 
@@ -248,21 +214,20 @@ ROWS = Vocabulary(
         Input("b", "vector", "m", (3,)),
     ),
     (
-        Production("Slice", (X,), "part", INNER.slices(range(1, 2), range(3, 4))),
         *(
             production
             for sort, result in ((X, "f"), ("part", "g"))
-            for production in (
-                pointwise(result, sort),
-                pointwise(result, sort, "vector"),
-                pointwise(result, sort, sort),
-                *(applied("MatMul", sort, second, result) for second in ("weight", "matrix")),
-                Production("Softmax", (sort,), result, choices(axis=[2])),
-                Production("LayerNormalization", (sort, "vector", "vector"), result, LAST_AXIS),
-                Production("RMSNormalization", (sort, "vector"), result, LAST_AXIS),
-            )
+            for production in steps(f"""
+                {result} = Elementwise({sort}) | Elementwise({sort}, vector | {sort})
+                {result} = MatMul({sort}, weight | matrix) | Softmax({sort}, axis=2)
+                {result} = LayerNormalization({sort}, vector, vector, axis=2, epsilon=SYMBOL)
+                {result} = RMSNormalization({sort}, vector, axis=2, epsilon=SYMBOL)
+            """)
         ),
-        Production("Slice", ("f",), "g", INNER.slices(range(1, 2), range(3, 4))),
+        *steps("""
+            part = Slice(x, starts=(1,), ends=(3,), axes=(1,), steps=(1,))
+            g = Slice(f, starts=(1,), ends=(3,), axes=(1,), steps=(1,))
+        """),
     ),
     (0, 0, 0, 0),
     free=frozenset({"weight", "vector"}),
