@@ -301,6 +301,14 @@ def test_names_tell_families_and_their_vocabularies_apart() -> None:
         assert len(set(names)) == len(names)
 
 
+def test_each_attention_has_traits_of_its_own_and_vocabularies_by_them() -> None:
+    assert [*attention.BY_TRAITS.values()] == [op for op in operators() if op.role == "attention"]
+    assert {name for name in attention.OF_EACH if "CachedMaskedAttention" in name} == {
+        "the past of CachedMaskedAttention",
+        "merged heads of CachedMaskedAttention",
+    }
+
+
 def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
     used = {
         production.op
