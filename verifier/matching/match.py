@@ -68,6 +68,9 @@ class Equality:
         self.comparisons = Comparisons(self)
         self._covers = Covers(self)
         self.recorder = Recorder()
+        self.remembers = False
+        """Whether what was shown is not shown again: for questions of which no record is kept."""
+        self._shown: set[tuple[object, ...]] = set()
         self._both_defined = True
         """Whether both sides of the present comparison are defined wherever its guards hold."""
 
@@ -75,6 +78,18 @@ class Equality:
         """Whether both are equal wherever `guards` hold."""
         if left == right:
             return True
+        if not self.remembers:
+            return self._differ_by_nothing(left, right, guards)
+        pair = frozenset((left, right))
+        what = self.arithmetic.assumed, pair, self._both_defined
+        if (*what, guards) in self._shown or (*what, ()) in self._shown:
+            return True
+        found = self._differ_by_nothing(left, right, guards)
+        if found:
+            self._shown.add((*what, guards))
+        return found
+
+    def _differ_by_nothing(self, left: Normal, right: Normal, guards: Guards) -> bool:
         return self.vanishes([*left.terms, *scale(right.terms, Fraction(-1))], guards)
 
     def vanishes(self, terms: Sequence[Term], guards: Guards = ()) -> bool:

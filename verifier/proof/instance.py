@@ -239,6 +239,7 @@ class InstanceProof:
         """
         # Lemmas that the arithmetic learns from these questions would change the later proof.
         apart = InstanceProof(self.instance)
+        apart.equality.remembers = True
         apart.arithmetic.satisfying = self.arithmetic.satisfying
         with apart.arithmetic, apart.arithmetic.assuming(apart.conditions):
             take_for_granted(self.instance.lhs, apart.arithmetic)
