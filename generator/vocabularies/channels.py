@@ -19,8 +19,8 @@ IMAGES = (2, 3)
 SAME = choices(epsilon=[SYMBOL])
 
 
-def _vector(name: str, *, positive: bool = False) -> Input:
-    return Input(name, VECTOR, "C", (C,), positive=positive)
+def _vector(name: str) -> Input:
+    return Input(name, VECTOR, "C", (C,))
 
 
 BATCH_NORMALIZATION = Vocabulary(

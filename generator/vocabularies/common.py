@@ -60,8 +60,3 @@ def transposed(sort: str, result: str, *perm: int) -> Production:
 def pointwise(result: str, *args: str, zero: bool = False) -> Production:
     """An operator that stands for any elementwise one, or any that is 0 where its inputs are."""
     return Production("ZeroPreserving" if zero else "Elementwise", args, result)
-
-
-def squared(sort: str, result: str, *, product: bool) -> Production:
-    """The square of a tensor: as a product with itself, or as a power to the sort `two`."""
-    return applied("Mul", sort, sort, result) if product else applied("Pow", sort, "two", result)
