@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xflow.generator.vocabularies.common import SYMBOL, X, applied, pointwise, scalar
+from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabularies.means import ALL_MEANS
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
@@ -104,16 +105,13 @@ def _operands(selector: Selector) -> Vocabulary:
 
 def _norms(sort: str, axis: int, result: str) -> Sequence[Production]:
     """Normalisation of each row."""
-    last = choices(axis=[axis], epsilon=[SYMBOL])
-    return (
-        Production("LayerNormalization", (sort, VECTOR), result, last),
-        Production("LayerNormalization", (sort, VECTOR, VECTOR), result, last),
-        Production("RMSNormalization", (sort, VECTOR), result, last),
-        *(
-            Production(op, (sort,), result, choices(axis=[axis]))
-            for op in ("Softmax", "LogSoftmax")
-        ),
-    )
+    last = f"axis={axis}, epsilon=SYMBOL"
+    return steps(f"""
+        {result} = LayerNormalization({sort}, vector, {last})
+        {result} = LayerNormalization({sort}, vector, vector, {last})
+        {result} = RMSNormalization({sort}, vector, {last})
+        {result} = Softmax({sort}, axis={axis}) | LogSoftmax({sort}, axis={axis})
+    """)
 
 
 def _layers(selector: Selector) -> Vocabulary:
@@ -199,8 +197,6 @@ def _affine(selector: Selector) -> Vocabulary:
 
 
 BATCH, LENGTH, HEADS, DEPTH = 2, 5, 3, 4
-TURN = choices(perm=[(0, 2, 1, 3)])
-"""Heads before rows, and back."""
 MERGED, SPLIT, TURNED = "merged", "split", "turned"
 
 
@@ -208,7 +204,6 @@ def _heads(selector: Selector) -> Vocabulary:
     """Rows of several heads: features are split into heads, these put first, and back."""
     few = 2 if selector.places is None else 3
     kept: tuple[int, ...] = (few,) if selector.keeps else ()
-    back = choices(shape=[(BATCH, LENGTH, HEADS * DEPTH)])
     return Vocabulary(
         f"heads of {selector.name}",
         (
@@ -218,38 +213,28 @@ def _heads(selector: Selector) -> Vocabulary:
             *selector.inputs,
         ),
         (
-            Production(
-                "Reshape", (MERGED,), "heads", choices(shape=[(BATCH, LENGTH, HEADS, DEPTH)])
-            ),
+            *steps(f"""
+                heads = Reshape(merged, shape={(BATCH, LENGTH, HEADS, DEPTH)})
+                out = Reshape(some_merged, shape={(BATCH, *kept, HEADS, DEPTH)})
+                flat = Reshape(split, shape={(BATCH, LENGTH, HEADS * DEPTH)})
+                some_flat = Reshape(some_split, shape={(BATCH, *kept, HEADS * DEPTH)})
+                heads_first = Transpose(split, perm=(0, 2, 1, 3))
+                heads_last = Transpose(turned, perm=(0, 2, 1, 3))
+            """),
             selector.of("heads", OUT, 1),
             selector.of(MERGED, "some merged", 1),
-            Production(
-                "Reshape", ("some merged",), OUT, choices(shape=[(BATCH, *kept, HEADS, DEPTH)])
-            ),
-            Production("Reshape", (SPLIT,), "flat", back),
             selector.of("flat", "some flat", 1),
             selector.of(SPLIT, "some split", 1),
-            Production(
-                "Reshape",
-                ("some split",),
-                "some flat",
-                choices(shape=[(BATCH, *kept, HEADS * DEPTH)]),
-            ),
-            Production("Transpose", (SPLIT,), "heads first", TURN),
             selector.of("heads first", "some heads", 2),
             selector.of(TURNED, "some turned", 2),
-            Production("Transpose", (TURNED,), "heads last", TURN),
             selector.of("heads last", "some last", 1),
             *(
-                (
-                    Production("Transpose", ("some split",), "some heads", TURN),
-                    Production("Transpose", ("some turned",), "some last", TURN),
-                )
+                steps("""
+                    some_heads = Transpose(some_split, perm=(0, 2, 1, 3))
+                    some_last = Transpose(some_turned, perm=(0, 2, 1, 3))
+                """)
                 if selector.keeps
-                else (
-                    selector.of(SPLIT, "some heads", 1),
-                    selector.of(TURNED, "some last", 2),
-                )
+                else (selector.of(SPLIT, "some heads", 1), selector.of(TURNED, "some last", 2))
             ),
         ),
         (0, 0, 0),
