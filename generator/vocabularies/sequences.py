@@ -8,8 +8,9 @@ what stands between them moves past the axis that comes and goes.
 from __future__ import annotations
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.common import X, applied
+from xflow.generator.vocabularies.common import X
 from xflow.generator.vocabularies.convolutions import BIAS, KERNEL, C
+from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
 
 IMAGE, FLAT, MADE, OUT = "image", "flat", "made", "out"
@@ -121,10 +122,12 @@ def _laws(
         name,
         (*inputs, _sequence("x"), _sequence("y"), _image("z"), _image("u")),
         (
-            Production("Squeeze", (IMAGE,), X, AT_ROW),
-            Production("Unsqueeze", (X,), IMAGE, AT_ROW),
-            Production("Squeeze", (MADE,), OUT, AT_ROW),
-            Production("Unsqueeze", (OUT,), MADE, AT_ROW),
+            *steps("""
+                x = Squeeze(image, axes=(2,))
+                image = Unsqueeze(x, axes=(2,))
+                out = Squeeze(made, axes=(2,))
+                made = Unsqueeze(out, axes=(2,))
+            """),
             *productions,
         ),
         (1, 1, 1, 1),
@@ -141,22 +144,15 @@ FUNCTIONS = _laws(
         Input("s", COLUMN, "C 1", (C, 1)),
         Input("k", NUMBER, "", ()),
     ),
-    (
-        Production("Unsqueeze", (SCALE,), "scale of images", AT_ROW),
-        Production("Unsqueeze", (COLUMN,), "column of images", choices(axes=[(1,)])),
-        *(
-            production
-            for sort, result in STAGES
-            for production in (
-                Production("Elementwise", (sort,), result),
-                applied("Elementwise", sort, sort, result),
-                applied("Elementwise", sort, NUMBER, result),
-            )
-        ),
-        *(applied("Elementwise", X, sort, OUT) for sort in (SCALE, COLUMN)),
-        *(applied("Elementwise", IMAGE, f"{sort} of images", MADE) for sort in (SCALE, COLUMN)),
-    ),
-    frozenset({NUMBER, *(f"{sort}{of}" for sort in (SCALE, COLUMN) for of in ("", " of images"))}),
+    steps("""
+        scale_of_images = Unsqueeze(scale, axes=(2,))
+        column_of_images = Unsqueeze(column, axes=(1,))
+        out = Elementwise(x) | Elementwise(x, x | number)
+        made = Elementwise(image) | Elementwise(image, image | number)
+        out = Elementwise(x, scale | column)
+        made = Elementwise(image, scale_of_images | column_of_images)
+    """),
+    frozenset({SCALE, COLUMN, NUMBER}),
 )
 MOVEMENT = _laws(
     "parts of a row",
@@ -181,14 +177,14 @@ TURNED = _laws(
         Input("t", "turned", "N L C", (2, LENGTH, C)),
         Input("o", "turned image", "N 1 L C", (2, 1, LENGTH, C)),
     ),
-    (
-        Production("Transpose", (X,), "turned", choices(perm=[(0, 2, 1)])),
-        Production("Transpose", ("turned",), X, choices(perm=[(0, 2, 1)])),
-        Production("Transpose", (IMAGE,), "turned image", choices(perm=[(0, 2, 3, 1)])),
-        Production("Transpose", ("turned image",), IMAGE, choices(perm=[(0, 3, 1, 2)])),
-        Production("Squeeze", ("turned image",), "turned", choices(axes=[(1,)])),
-        Production("Unsqueeze", ("turned",), "turned image", choices(axes=[(1,)])),
-    ),
+    steps("""
+        turned = Transpose(x, perm=(0, 2, 1))
+        x = Transpose(turned, perm=(0, 2, 1))
+        turned_image = Transpose(image, perm=(0, 2, 3, 1))
+        image = Transpose(turned_image, perm=(0, 3, 1, 2))
+        turned = Squeeze(turned_image, axes=(1,))
+        turned_image = Unsqueeze(turned, axes=(1,))
+    """),
 )
 
 TURN = choices(perm=[(0, 1, 3, 2)])
