@@ -9,7 +9,7 @@ import xflow.ops  # noqa: F401 - fills the registry
 from xflow.core.errors import RuleFileError, UnknownRuleError
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.rule import CASE, KEYS, WIDTH, Rule
-from xflow.rewriting.store import default_directory, load_rules, select_rules
+from xflow.rewriting.store import count_stanzas, default_directory, load_rules, select_rules
 from xflow.rewriting.text import parse_rules
 
 MERGE = """\
@@ -111,6 +111,7 @@ def test_reverse_swaps_the_sides_and_the_conditions() -> None:
         ("rule a\n  in x[...]\n  from MatMul(x, x)\n  to x\n", "inputs of any shape"),
         ("rule a\n  in x[N, M]\n  from Transpose(x, perm=[p, 0])\n  to x\n", "p is not declared"),
         ("rule a\n  in x[N]\n  from Relu(x\n  to x\n", "never closed"),
+        (2 * "rule a\n  in x[N]\n  from x\n  to x\n", ":5: there is another rule a in line 1"),
     ],
 )
 def test_malformed_rule_is_named_with_its_place(text: str, complaint: str) -> None:
@@ -121,9 +122,10 @@ def test_malformed_rule_is_named_with_its_place(text: str, complaint: str) -> No
 
 def test_folder_is_read_in_the_order_of_file_names(tmp_path: Path) -> None:
     (tmp_path / "b.rules").write_text(SIMPLE.format(name="one"))
-    (tmp_path / "a.rules").write_text("# a remark\n\n" + SIMPLE.format(name="two"))
+    (tmp_path / "a.rules").write_text("# a remark\n\n  " + SIMPLE.format(name="two"))
     (tmp_path / "notes.txt").write_text("no rules")
     assert [rule.name for rule in load_rules(tmp_path)] == ["two", "one"]
+    assert count_stanzas(tmp_path) == 2
 
 
 def test_empty_folder_has_no_rules(tmp_path: Path) -> None:

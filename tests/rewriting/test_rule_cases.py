@@ -18,6 +18,9 @@ rule concat-concat-to-concat
   case last-axis   AXIS = -1; in x[B, n] y[B, m]
              z[B, k]
 """
+FIRST = """\
+  proof    reals; certificates/concat-concat-to-concat-CASE.json
+  case first-axis  AXIS = 0; in x[n, S] y[m, S] z[k, S]"""
 REDUCED = """\
 rule reduced
   in       X MASK
@@ -71,6 +74,10 @@ def test_values_may_be_operators_with_attributes_inputs_and_defaults() -> None:
         ("AXIS = 0; in x", "AXIS = OTHER; in x", "OTHER", 6),
         ("AXIS = 0; in x[n", "AXIS = 0; in x[AXIS", "'in' of case first-axis contains AXIS", 6),
         ("= -1; in", f"= {'1' * 10_000}; in", "'from' of case last-axis has 20,0", 9),
+        ("= -1; in", "= none; in", "'none' leaves out an input behind another, which AXIS in", 9),
+        (FIRST, "  where AXIS > 1\n  case a AXIS = default", "AXIS in the line 'where'", 6),
+        (FIRST, "  where AXIS > 1\n  case a AXIS = Relu(n=1)", "AXIS is an operator in case a", 6),
+        (FIRST, "  in AXIS\n  case a AXIS = x[n] y[m]", "AXIS in case a is 2 inputs", 6),
     ],
 )
 def test_a_bad_case_is_told_with_its_line(line: str, other: str, words: str, number: int) -> None:

@@ -1,5 +1,7 @@
 """Whether two values of an output agree: what is wrong is seen, and rounding is not called so."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -56,6 +58,11 @@ class TestSmallOutputs:
         assert compare(before, after, PRECISE).doubtful, "nothing can be said without it"
         assert "more than rounding" in compare(before, after, PRECISE, exact).reason
         assert not compare(before, rounded(exact), PRECISE, exact).reason
+        # An element that is no number before excuses no other, however large the exact one is.
+        exact[0, 0], before[0, 0], after[0, 0] = 1e306, np.inf, np.inf
+        with np.errstate(over="raise"):
+            extreme = replace(PRECISE, near=AMPLIFIED)
+            assert "more than rounding" in compare(before, after, extreme, exact).reason
 
     def test_the_small_classes_of_a_softmax_are_held_to_their_own_magnitude(self) -> None:
         scores = np.random.default_rng(0).standard_normal((4, 1000)) - 6

@@ -10,11 +10,12 @@ each line ``case`` names one of them and gives its values, and the lines that ar
       case last-axis   AXIS = -1; in x[*B, n] y[*B, m] z[*B, k]
 
 A value is a text that takes the placeholder's place, with some shorthands. The word ``default``
-leaves an attribute out, and ``none`` an input, such as a bias. An operator may come with
-attributes: ``OP(x)`` is ``Transpose(x, perm=[1, 0])`` for ``OP = Transpose(perm=[1, 0])``. A
-placeholder in the line ``in`` is an input with its sizes, as in ``MASK = m[1, S]``, and stands for
-the input's name in all other lines. In notes, ``CASE`` stands for the case's name. Lines of a case
-that do not fit, or contain semicolons, stand below it, indented further.
+leaves an attribute out, and ``none`` an input, such as a bias; they stand nowhere else. An operator
+may come with attributes: ``OP(x)`` is ``Transpose(x, perm=[1, 0])`` for
+``OP = Transpose(perm=[1, 0])``. A placeholder in the line ``in`` is one input with its sizes, as in
+``MASK = m[1, S]``, and stands for the input's name in all other lines. In notes, ``CASE`` stands
+for the case's name. Lines of a case that do not fit, or contain semicolons, stand below it,
+indented further.
 
 Each case is a rule by itself, of which the name is that of the stanza, a hyphen and the case's.
 """
@@ -51,7 +52,19 @@ OPERATORS = ("+", "-", "*", "/", "%")
 _VALUE = re.compile(r"([A-Z][A-Z0-9_]*) = (\S.*)")
 _LABEL = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _CALL = re.compile(r"([A-Z]\w*)\((.*)\)", re.DOTALL)
-_INPUT = re.compile(r"([A-Za-z]\w*)\s*\[.*\](?::\w+)?")
+_INPUT = re.compile(r"([A-Za-z]\w*)\s*\[[^\]]*\](?::\w+)?")
+
+SIDES = ("from", "to")
+"""Keys of the lines that contain operators, with their inputs and attributes."""
+
+LISTS = ("in", "limits")
+"""Keys of the lines that list inputs, with spaces between them."""
+
+LEFT_OUT = {
+    DEFAULT: ("an attribute", f"write {NONE!r} to leave out an input"),
+    NONE: ("an input behind another", f"write {DEFAULT!r} to leave out an attribute"),
+}
+"""What these values leave out, and what to write for something else."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +117,8 @@ def expanded(shared: Mapping[str, str], cases: Sequence[Case]) -> Iterator[dict[
     names = dict.fromkeys(name for case in cases for name in case.values)
     placed = {key: _words(text) & names.keys() for key, text in shared.items()}
     words = frozenset().union(*(found for key, found in placed.items() if key not in NOTES))
+    sides = " ".join(shared.get(key, "") for key in SIDES)
+    called = {name for name in names if re.search(rf"\b{name}\(", sides)}
     labels: set[str] = set()
     for case in cases:
         if case.label in labels:
@@ -135,8 +150,9 @@ def expanded(shared: Mapping[str, str], cases: Sequence[Case]) -> Iterator[dict[
                 stanza[key] = re.sub(rf"\b{NAME}\b", case.label, text)
             elif placed[key] and key != "rule":
                 values = {name: case.values[name] for name in sorted(placed[key])}
+                _check_values(key, values, called, case)
                 inputs = placed.get("in", frozenset()) if key != "in" else frozenset()
-                stanza[key] = _filled(text, values, inputs)
+                stanza[key] = _filled(key, text, values, inputs, case)
                 if len(stanza[key]) > LENGTH:
                     what = f"{key!r} of case {case.label} has {len(stanza[key]):,} characters"
                     raise RuleFileError(f"{what}, where {LENGTH:,} are allowed", case.where)
@@ -147,17 +163,29 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", text))
 
 
-def _filled(text: str, values: Mapping[str, str], inputs: Set[str]) -> str:
+def _check_values(key: str, values: Mapping[str, str], called: Set[str], case: Case) -> None:
+    """Raise RuleFileError for values that the line with this key cannot have.
+
+    `called` are the placeholders that stand for operators.
+    """
+    for name, value in values.items():
+        if key not in SIDES and (name in called or _CALL.fullmatch(value)):
+            what = f"{name} is an operator in case {case.label}, as no name in {key!r} is"
+            raise RuleFileError(what, case.where, "operators stand in the lines from and to")
+        count = len(_INPUT.findall(value))
+        if key == "in" and count > 1:
+            what = f"the value of {name} in case {case.label} is {count} inputs"
+            raise RuleFileError(what, case.where, "give each of them a placeholder of its own")
+
+
+def _filled(key: str, text: str, values: Mapping[str, str], inputs: Set[str], case: Case) -> str:
     """A shared line with the values of a case; `inputs` of them stand for inputs' names."""
     plain: dict[str, str] = {}
     for name, value in values.items():
         call = _CALL.fullmatch(value)
         given = _INPUT.fullmatch(value)
-        if value == DEFAULT:
-            text = re.sub(rf", \w+={name}\b", "", text)
-            text = re.sub(rf"\(\w+={name}\b(, )?", "(", text)
-        elif value == NONE:
-            text = re.sub(rf"(, | |^){name}\b", "", text)
+        if value in (DEFAULT, NONE):
+            text = _left_out(key, text, name, value, case)
         elif call is not None and re.search(rf"\b{name}\(", text):
             text = _called(text, name, call[1], call[2])
         else:
@@ -165,6 +193,25 @@ def _filled(text: str, values: Mapping[str, str], inputs: Set[str]) -> str:
     if not plain:
         return text
     return re.sub(rf"\b({'|'.join(plain)})\b", lambda match: _value(plain[match[1]], match), text)
+
+
+def _left_out(key: str, text: str, name: str, value: str, case: Case) -> str:
+    """A line without the attribute or the input that a placeholder stands for.
+
+    Raises RuleFileError where it stands for something else.
+    """
+    if key in SIDES:
+        pattern = name if value == NONE else rf"\w+\s*=\s*{name}"
+        text = re.sub(rf",\s*{pattern}(?=\s*[,)])", "", text)
+        if value == DEFAULT:
+            text = re.sub(rf"\(\s*{pattern}(,\s*|(?=\)))", "(", text)
+    elif key in LISTS and value == NONE:
+        text = " ".join(word for word in text.split() if word != name)
+    if re.search(rf"\b{name}\b", text):
+        kind, do = LEFT_OUT[value]
+        what = f"{value!r} leaves out {kind}, which {name} in the line {key!r}"
+        raise RuleFileError(f"{what} of case {case.label} is not", case.where, do)
+    return text
 
 
 def _value(value: str, place: re.Match[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -57,9 +56,8 @@ def _read(paths: Iterable[Path], *, checked: bool) -> list[Rule]:
             raise RuleFileError(f"the file cannot be read ({error})", str(path)) from None
         for rule in parse_rules(text, str(path), checked=checked):
             if rule.name in homes:
-                other = homes[rule.name]
-                where = "in this file" if other == path else f"in {other}"
-                raise RuleFileError(f"there is another rule {rule.name} {where}", str(path))
+                what = f"there is another rule {rule.name} in {homes[rule.name]}"
+                raise RuleFileError(what, str(path))
             homes[rule.name] = path
             rules.append(rule)
     return rules
@@ -71,7 +69,8 @@ def stanza_names(path: Path) -> list[str]:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
         raise RuleFileError(f"the file cannot be read ({error})", str(path)) from None
-    return re.findall(r"^rule +(\S+)", text, re.MULTILINE)
+    lines = (line.split(maxsplit=1) for line in text.splitlines())
+    return [words[1].strip() for words in lines if len(words) > 1 and words[0] == "rule"]
 
 
 def count_stanzas(directory: str | Path) -> int:

@@ -26,6 +26,8 @@ MOST_NAMES = 64
 LONGEST_NAME = 200
 """Most characters of a rule's name; the generator's have up to a hundred."""
 
+_Lines: TypeAlias = dict[str, str]
+
 
 def parse_rules(text: str, source: str = "rules", *, checked: bool = True) -> list[Rule]:
     """Read stanzas; blank lines and lines that start with ``#`` are passed over.
@@ -42,8 +44,20 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
     """The stanzas of a text, each with its line and the texts behind its keys.
 
     Of a stanza with cases, each is one by itself, see `xflow.rewriting.cases`. Raises RuleFileError
-    that names `source` and the line.
+    that names `source` and the line, also for two rules of one name.
     """
+    lines: dict[str, int] = {}
+    for line, stanza in _expanded(text, source):
+        name = stanza["rule"]
+        if name in lines:
+            what = f"there is another rule {shortened(name)} in line {lines[name]}"
+            raise RuleFileError(what, f"{source}:{line}")
+        lines[name] = line
+        yield line, stanza
+
+
+def _expanded(text: str, source: str) -> Iterator[tuple[int, _Lines]]:
+    """The stanzas of a text, each case as one by itself."""
     for start, shared, cases in _stanzas(text, source):
         if not cases:
             yield start, shared
@@ -53,9 +67,6 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
         else:
             found = [read_case(lines, f"{source}:{line}") for line, lines in cases]
             yield from zip((line for line, _ in cases), expanded(shared, found), strict=True)
-
-
-_Lines: TypeAlias = dict[str, str]
 
 
 def _stanzas(text: str, source: str) -> Iterator[tuple[int, _Lines, Sequence[tuple[int, _Lines]]]]:

@@ -404,7 +404,8 @@ class _Real:
         the relative tolerance to its `basis`.  Without an exact value, the one before stands in for
         it, and the result is only a suspicion.
         """
-        exact = a if self.e is None else np.where(np.isfinite(self.e), self.e, a)
+        # Elements that are no numbers in a model say nothing of how exact the others are.
+        exact = a if self.e is None else np.where(finite & np.isfinite(self.e), self.e, a)
         small = self._small_elements(a, b, exact, differs, basis)
         if small:
             return small
@@ -415,7 +416,8 @@ class _Real:
         if x.shape[1] < ROW:
             error = error.max(keepdims=True)
         rounding = min(ROUNDINGS * self.epsilon, FLOOR) * np.abs(x).max(1, keepdims=True)
-        limit = TURN * np.maximum(self.allowance.near * error, AS_NEAR * rounding)
+        with np.errstate(over="ignore"):  # nothing differs by more than an infinite limit
+            limit = TURN * np.maximum(self.allowance.near * error, AS_NEAR * rounding)
         far = np.abs(y - e) > limit
         if not far.any():
             return ""
