@@ -137,6 +137,25 @@ def split_exponentials(normal: Normal) -> tuple[dict[Base, int], Normal]:
     powers: dict[Base, int] = {
         base: exponent
         for base, exponent in common_powers(normal.terms).items()
-        if isinstance(base, Function) and base.name == "exp"
+        if _is_exponential(base)
     }
     return powers, without_powers(normal, powers) if powers else normal
+
+
+def least_exponentials(normal: Normal) -> dict[Base, int]:
+    """The exponentials in terms, each with its least power; without one it is the power 0.
+
+    Divided by them, no term has an exponential to a negative power, but those in which variables
+    of the term occur.
+    """
+    own = [
+        {b: e for b, e in term.powers if not free_of_base(b) & set(term.variables)}
+        for term in normal.terms
+    ]
+    bases = [b for b in dict.fromkeys(b for each in own for b in each) if _is_exponential(b)]
+    least = {base: min(each.get(base, 0) for each in own) for base in bases}
+    return {base: exponent for base, exponent in least.items() if exponent}
+
+
+def _is_exponential(base: Base) -> bool:
+    return isinstance(base, Function) and base.name == "exp"

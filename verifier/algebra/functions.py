@@ -12,7 +12,7 @@ from math import isqrt
 from xflow.verifier.algebra.factors import (
     canonical,
     common_powers,
-    split_exponentials,
+    least_exponentials,
     without_powers,
 )
 from xflow.verifier.algebra.terms import (
@@ -107,16 +107,22 @@ def _argument_of_log(term: Term) -> Normal | None:
 
 
 def logarithm(normal: Normal) -> list[Term]:
-    """``log`` with exponentials taken out, which are positive: ``log(exp(c) a) = c + log(a)``."""
-    powers, rest = split_exponentials(normal)
+    """``log`` with exponentials taken out, which are positive: ``log(exp(c) a) = c + log(a)``.
+
+    Their least powers are: ``log(1 + exp(-c)) = -c + log(exp(c) + 1)``.
+    """
+    powers = least_exponentials(normal)
+    rest = without_powers(normal, powers)
     terms: list[Term] = []
     for base, exponent in powers.items():
         assert isinstance(base, Function)
         terms += scale(base.args[0].terms, Fraction(exponent))
-    factor, rest = _odd_root(rest)
+    factor, root = _odd_root(rest)
+    if root != rest:
+        return [*terms, *scale(logarithm(root), factor)]
     if constant_of(rest) == 1:
         return terms
-    return [*terms, make_term(factor, powers=[(Function("log", (canonical(rest),)), 1)])]
+    return [*terms, make_term(ONE, powers=[(Function("log", (canonical(rest),)), 1)])]
 
 
 def _odd_root(normal: Normal) -> tuple[Fraction, Normal]:

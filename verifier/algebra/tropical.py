@@ -196,20 +196,20 @@ class Tropical:
         return None
 
     def root(self, normal: Normal, path: Guards) -> list[Term] | None:
-        """The square root of ``c^2 a`` as ``|c| sqrt(a)`` for ``a >= 0``; None if there is no c."""
-        if len(normal.terms) != 1:
-            return None
-        (term,) = normal.terms
-        if term.variables or term.guards or term.coefficient <= 0:
-            return None
-        squares = {base: e // 2 for base, e in term.powers if abs(e) >= 2 and e % 2 == 0}
-        rest = make_term(term.coefficient, powers=[(b, e) for b, e in term.powers if e % 2])
+        """The square root of ``c^2 a`` as ``|c| sqrt(a)`` for ``a >= 0``; None if there is no c.
+
+        Every term of `normal` has the factor ``c^2``, in which none of its variables occurs.
+        """
+        common = common_powers(normal.terms)
+        squares = {base: exponent for base, exponent in common.items() if exponent % 2 == 0}
+        rest = without_powers(normal, squares)
         # sqrt(c^2 a) may be defined where a is negative, for c = 0: not then.
-        if not squares or not self.signs().is_nonnegative(make_normal([rest]), path):
+        if not squares or not self.signs().is_nonnegative(rest, path):
             return None
-        result = apply_function("sqrt", make_normal([rest]))
+        result = apply_function("sqrt", rest)
         for base, exponent in squares.items():
-            result = self._normalizer.times(self._absolute_power(base, exponent, path), result)
+            power = self._absolute_power(base, exponent // 2, path)
+            result = self._normalizer.times(power, result)
         return result
 
     # Flattening ----------------------------------------------------------------------------------

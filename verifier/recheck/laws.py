@@ -102,23 +102,27 @@ def _exponential(arg: Sum) -> list[Term]:
 
 
 def _logarithm(arg: Sum) -> list[Term]:
-    """``log(exp(c) * a) = c + log(a)``, and ``log(a^e) = e * log(a)`` for an odd e."""
-    shared = _shared_exponentials(arg)
+    """``log(exp(c) * a) = c + log(a)``, and ``log(a^e) = e * log(a)`` for an odd e.
+
+    Every exponential is taken out to its least power among the terms.
+    """
+    shared = _least_exponentials(arg)
     terms = [t for f, e in shared for t in scaled(_argument(f), Fraction(e)).terms]
     rest = _divided(arg, shared)
-    times = 1
     if len(rest.terms) == 1:
         (only,) = rest.terms
         match only.factors:
             case ((factor, exponent),) if (
                 exponent % 2 and only.coefficient == 1 and not only.variables and not only.guards
             ):
-                times = exponent
-                body = factor.body if isinstance(factor, Nested) else None
-                rest = body or Sum((term(ONE, factors=[(factor, 1)]),))
+                if isinstance(factor, Nested):
+                    inner = _logarithm(factor.body)
+                    return [*terms, *scaled(Sum(tuple(inner)), Fraction(exponent)).terms]
+                once = Sum((term(ONE, factors=[(factor, 1)]),))
+                return [*terms, term(Fraction(exponent), factors=[(Apply("log", (once,)), 1)])]
     if constant_of(rest) == 1:
         return terms
-    return [*terms, term(Fraction(times), factors=[(Apply("log", (rest,)), 1)])]
+    return [*terms, term(ONE, factors=[(Apply("log", (rest,)), 1)])]
 
 
 def _argument(factor: Factor) -> Sum:
@@ -144,6 +148,21 @@ def may_vanish(exponent: Sum, unbounded: frozenset[str]) -> bool:
 
 def _shared_exponentials(total: Sum) -> list[tuple[Factor, int]]:
     return [(f, e) for f, e in _shared(total) if isinstance(f, Apply) and f.name == "exp"]
+
+
+def _least_exponentials(total: Sum) -> list[tuple[Factor, int]]:
+    """Exponentials without variables of a term, each to its least power, where that is not 0."""
+    found: dict[str, tuple[Factor, list[int]]] = {}
+    for t in total.terms:
+        for f, e in t.factors:
+            is_exponential = isinstance(f, Apply) and f.name == "exp"
+            if is_exponential and not free_in_factor(f) & set(t.variables):
+                found.setdefault(factor_key(f), (f, []))[1].append(e)
+    least = [
+        (f, min(powers if len(powers) == len(total.terms) else [*powers, 0]))
+        for f, powers in found.values()
+    ]
+    return [(f, e) for f, e in least if e]
 
 
 def inverse(total: Sum) -> Term:
@@ -177,13 +196,9 @@ def _shared(total: Sum) -> list[tuple[Factor, int]]:
 
 
 def _divided(total: Sum, factors: Sequence[tuple[Factor, int]]) -> Sum:
-    """The sum divided by factors that each of its terms has."""
-    exponents = {factor_key(f): e for f, e in factors}
-    made = []
-    for t in total.terms:
-        rest = [(f, e - exponents.get(factor_key(f), 0)) for f, e in t.factors]
-        made.append(term(t.coefficient, t.variables, t.guards, rest))
-    return collect(made)
+    """The sum divided by factors, term by term."""
+    divisor = term(ONE, factors=[(f, -e) for f, e in factors])
+    return collect([product(t, divisor) for t in total.terms])
 
 
 def constant_of(total: Sum) -> Fraction | None:
