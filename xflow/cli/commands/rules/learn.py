@@ -90,11 +90,14 @@ def report(summary: Summary, out: Path) -> list[str]:
     lines = [f"{item.rule.name}\n  {item.rule.lhs}\n  => {item.rule.rhs}" for item in summary.kept]
     counts = summary.derivation.counts
     found = counted(len(summary.kept), "rule")
-    told = ", ".join(f"{counts[name]} {name}" for name in ("proposed", "derived", "refuted"))
+    holds = "what is known, and these" if summary.kept else "what is known, and no more"
     lines.append(
         f"{found} learned from {counted(counts['regions'], 'form')} of "
-        f"{counted(summary.regions, 'region')} in {summary.seconds:.0f} s ({told}); they are in "
-        f"{out}"
+        f"{counted(summary.regions, 'region')} in {summary.seconds:.0f} s; {out} holds {holds}"
+    )
+    lines.append(
+        f"{counted(counts['proposed'], 'equation')} found: {counts['derived']} followed from "
+        f"rules that were known by then, {counts['refuted']} were false at other sizes"
     )
     if summary.failures:
         failed = counted(len(summary.failures), "region")
