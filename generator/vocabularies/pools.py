@@ -71,6 +71,38 @@ CUT = Vocabulary(
 )
 """Without padding, since the rules are not proved for windows that may be empty."""
 
+TWICE = Vocabulary(
+    "pools of pools",
+    (Input("x", X, "N C *S", (2, C, 9)),),
+    (Production("MaxPool", (X,), X, choices(kernel_shape=[(2,), (3,), (4,)])),),
+    (0, 0, 0),
+    free=FREE,
+    ranks=SPATIAL,
+    roots=frozenset({X}),
+)
+
+ONCE = "once"
+SAME_SIZE = {reach: {"kernel_shape": (2 * reach + 1,), "pads": (reach,) * 2} for reach in range(7)}
+"""Windows that reach so many pixels to both sides, at borders of as many."""
+SAME_SIZE_TWICE = Vocabulary(
+    "pools of pools that keep the size",
+    (Input("x", X, "N C *S", (2, C, 17)),),
+    tuple(
+        Production("MaxPool", (sort,), result, tuple(SAME_SIZE[reach] for reach in reaches))
+        for sort, result, reaches in (
+            (X, ONCE, (1, 2, 4)),
+            (ONCE, "pooled", (1, 2)),
+            (X, "pooled", (2, 4, 6)),
+        )
+    ),
+    (0, 0, 0),
+    free=FREE,
+    ranks=SPATIAL,
+    roots=frozenset({"pooled"}),
+    literal=frozenset({"MaxPool"}),
+)
+"""As object detectors pool at several scales. Of borders of symbols, no condition is found."""
+
 
 def _pooled(sort: str, result: str) -> tuple[Production, ...]:
     """Pools of everything, and the reductions that they are or that are like them."""
@@ -180,7 +212,7 @@ TAKEN = _of_pixels(
 POOLING = Family(
     "pooling",
     (
-        *(POOLS, SHIFTS, CUT, GLOBAL_POOLS, AVERAGES, SPREAD),
+        *(POOLS, SHIFTS, CUT, TWICE, SAME_SIZE_TWICE, GLOBAL_POOLS, AVERAGES, SPREAD),
         _averaged("pools of pixels", WITHOUT_BORDERS),
         _averaged("pools of pixels and borders", COUNTED),
         TAKEN,

@@ -71,6 +71,67 @@ def _expanded(layout: Layout) -> Vocabulary:
     )
 
 
+def _joined(layout: Layout) -> Vocabulary:
+    """Tensors joined along the axis that is reduced."""
+    kept = choices(axes=[(layout.axis,)], keepdims=[1])
+    joins = {
+        "ReduceSum": "Add",
+        "ReduceMax": "Max",
+        "ReduceMin": "Min",
+        "ReduceL1": "Add",
+        "ReduceSumSquare": "Add",
+    }
+    return Vocabulary(
+        f"reductions of what is joined along {layout.name}",
+        (layout.input("x"), layout.input("y")),
+        (
+            Production("Concat", (X, X), "both", choices(axis=[layout.axis])),
+            *(Production(op, ("both",), f"{op} of all", kept) for op in joins),
+            *(Production(op, (X,), op, kept) for op in joins),
+            *(applied(join, op, op, f"{op} of all") for op, join in joins.items()),
+        ),
+        (0, 0, 0, 0),
+        exact=False,
+        ranks=layout.ranks,
+        roots=frozenset(f"{op} of all" for op in joins),
+    )
+
+
+def _of_both(op: str, keep: int) -> tuple[Production, ...]:
+    """A reduction of two axes, at once or one after the other; `keep` says if they stay."""
+    first, second = 1, 2
+    steps = ((first, second if keep else first), (second, first))
+    both = f"{op} of both" if keep else f"{op} without both"
+    made = [Production(op, (X,), both, choices(axes=[(first, second)], keepdims=[keep]))]
+    for axis, then in steps:
+        one = f"{both}, first of {axis}"
+        made += [
+            Production(op, (X,), one, choices(axes=[(axis,)], keepdims=[keep])),
+            Production(op, (one,), both, choices(axes=[(then,)], keepdims=[keep])),
+        ]
+    return tuple(made)
+
+
+NESTED = tuple(
+    production
+    for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin")
+    for keep in (1, 0)
+    for production in _of_both(op, keep)
+)
+TWO_AXES = Vocabulary(
+    "reductions of two axes",
+    (
+        Input("x", X, "*B n m", (2, 3, 4)),
+        Input("r", "row", "*B m", (2, 4)),  # says where vectors are where an axis is gone
+    ),
+    NESTED,
+    (0, 0, 0),
+    exact=False,
+    ranks=(0, 1, 2),
+    roots=frozenset(made.result for made in NESTED if "first" not in made.result),
+)
+
+
 def _stacked(place: str, dims: str, stack: str, axis: int) -> Vocabulary:
     """Two or three tensors side by side along an axis of their own, which is reduced at once.
 
@@ -145,6 +206,8 @@ REDUCTIONS = Family(
         _expanded(INNER),
         COUNTED,
         *STACKS,
+        *(_joined(layout) for layout in (SECOND, LAST)),
+        TWO_AXES,
     ),
-    about="reductions along the second or last axis and of stacks, and operands that are expanded",
+    about="reductions of one axis or two, of stacks and joined tensors, and expanded operands",
 )

@@ -196,6 +196,34 @@ def _affine(selector: Selector) -> Vocabulary:
     )
 
 
+def _columns(selector: Selector) -> Vocabulary:
+    """Columns, which a product takes from its weights and a bias from its elements."""
+    return Vocabulary(
+        f"columns of {selector.name}",
+        (
+            _tensor("x"),
+            Input("w", WEIGHT, "m k", (4, 4)),
+            Input("b", VECTOR, "m", (4,)),
+            *selector.inputs,
+        ),
+        (
+            selector.of(X, ROWS, 2),
+            selector.of(MADE, OUT, 2),
+            selector.of(WEIGHT, "less weight", 1),
+            selector.of(VECTOR, "less vector", 0),
+            applied("MatMul", X, WEIGHT, MADE),
+            applied("MatMul", X, "less weight", OUT),
+            pointwise(MADE, X, VECTOR),
+            pointwise(OUT, ROWS, "less vector"),
+        ),
+        (1, 1, 1),
+        free=frozenset({WEIGHT, VECTOR, "less weight", "less vector"}) | selector.free,
+        exact=False,
+        ranks=BATCHES,
+        roots=frozenset({OUT}),
+    )
+
+
 BATCH, LENGTH, HEADS, DEPTH = 2, 5, 3, 4
 MERGED, SPLIT, TURNED = "merged", "split", "turned"
 
@@ -255,6 +283,6 @@ ROWS_FAMILY = Family(
 )
 GATHERED_ROWS = Family(
     "gathered-rows",
-    (*_vocabularies(PLACE), *_vocabularies(PLACES), _affine(PLACES)),
+    (*_vocabularies(PLACE), *_vocabularies(PLACES), _affine(PLACES), _columns(PLACES)),
     about="rows gathered at places, taken past operators that act on each row by itself",
 )

@@ -179,7 +179,7 @@ GATHERED = Vocabulary(
         Input("y", X, "n m", (4, 4)),
         Input("w", "weight", "n m", (4, 4)),
         Input("b", "vector", "m", (4,)),
-        Input("i", "places", "l", (3,), dtype="INT64"),
+        Input("i", "places", "*l", (3,), dtype="INT64"),
     ),
     steps("""
         rows = Gather(x, places, axis=0)
@@ -190,6 +190,7 @@ GATHERED = Vocabulary(
     (0, 0, 0, 0),
     free=frozenset({"weight", "vector"}),
     exact=False,
+    ranks=(1, 2),
     roots=frozenset({"g"}),
 )
 

@@ -36,6 +36,7 @@ from xflow.generator.vocabularies import (
     normalization,
     parts,
     polyphase,
+    pools,
     reductions,
     rotary,
     shapes,
@@ -354,8 +355,14 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
             "ReduceMean(x, axes=[-1])",
         ),
         (
+            pools.TWICE,
+            "x[N, C, *S]",
+            "MaxPool(MaxPool(x, kernel_shape=[*k]), kernel_shape=[*n])",
+            "MaxPool(x, kernel_shape=[*(k + n - 1)])",
+        ),
+        (
             shapes.GATHERED,
-            "x[n, m] i[l]:int",
+            "x[n, m] i[*l]:int",
             "Gather(Elementwise(x), i)",
             "Elementwise(Gather(x, i))",
         ),
