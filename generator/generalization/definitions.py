@@ -27,7 +27,7 @@ Pattern: TypeAlias = tuple[object, ...]
 
 NAMES = ("x", "a", "b", "c", "u", "v", "w")
 DIMS = {0: "", 1: "C", 2: "N C", 3: "N C *S"}
-FIXED_DIMS = {0: "", 1: "C", 2: "N C", 3: "N C L", 4: "N C H W"}
+FIXED_DIMS = {0: "", 1: "C", 2: "N C", 3: "N C L", 4: "N C H W", 5: "N G C H W"}
 """Where an operator does not treat the axes behind the second alike."""
 LENGTHS = {"*S": (1, 2, 3), "*B": (0, 1, 2, 3)}
 """The numbers of axes that a vector stands for, by its place: space, or a batch before the last."""

@@ -9,6 +9,7 @@ they mean different things.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from xflow.core.registry import Attribute, Kind
 from xflow.generator.vocabularies.attention_inputs import (
@@ -158,6 +159,35 @@ SCALED_ONE_HEAD = attended(
     """),
     (1,) * 4,
 )
+
+WINDOWS = 9
+FEW = WINDOWS * BATCH
+IN_WINDOWS = attended(
+    "attention in windows",
+    (
+        *(
+            replace(each, dims=f"A {each.dims}", sizes=(WINDOWS, *each.sizes))
+            for each in HEADS_FIRST
+        ),
+        *masks("S L", (QUERIES, KEYS), "abcdf"),
+    ),
+    steps(f"""
+        columns = Transpose(key, perm=(0, 1, 2, 4, 3))
+        scores = MatMul(query, columns)
+        masked_scores = Add(scores, mask)
+        weights = Softmax(scores | masked_scores, axis=4)
+        out = MatMul(weights, value)
+        queries = Reshape(query, shape=({FEW}, {HEADS}, {QUERIES}, {DEPTH}))
+        keys = Reshape(key, shape=({FEW}, {HEADS}, {KEYS}, {DEPTH}))
+        values = Reshape(value, shape=({FEW}, {HEADS}, {KEYS}, {WIDTH}))
+        batch = Attention(queries, keys, values, scale=1)
+        batch = Attention(queries, keys, values, mask, scale=1)
+        out = Reshape(batch, shape=({WINDOWS}, {BATCH}, {HEADS}, {QUERIES}, {WIDTH}))
+    """),
+    (0,) * 8,
+    by_example=True,
+)
+"""Batches of two axes, as those of windows, of rows of an image, or of aligned sequences."""
 
 # Any attention -----------------------------------------------------------------------------------
 
@@ -340,6 +370,6 @@ OF_EACH = {vocabulary.name: vocabulary for vocabulary in _of_each()}
 
 ATTENTION = Family(
     "attention",
-    (SPELLED_OUT, CAPPED, ONE_HEAD, SCALED_ONE_HEAD, *OF_EACH.values(), *PACKED_HEADS),
+    (SPELLED_OUT, CAPPED, ONE_HEAD, SCALED_ONE_HEAD, IN_WINDOWS, *OF_EACH.values(), *PACKED_HEADS),
     about="attention in one operator and step by step, and how its heads are laid out",
 )
