@@ -83,7 +83,7 @@ def load_families(folder: Path, families: Sequence[str]) -> list[Rule]:
 
 def _as_read(rules: Iterable[Rule]) -> list[Rule]:
     """Rules as their file has them: reading spells conditions anew, as in ``4 * (C // 4)``."""
-    return parse_rules("\n\n".join(map(str, rules)), "the rules")
+    return [read for rule in rules for read in parse_rules(str(rule), "the rules")]
 
 
 def _facets(rule: Rule) -> dict[str, str]:
