@@ -124,6 +124,8 @@ def constants() -> dict[str, Array]:
         **{name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()},
         **{name: rng.integers(-128, 128, shape).astype(np.int8) for name, shape in codes.items()},
         "bias": rng.normal(0, 3, 8).astype(np.float32),
+        "zeros": np.zeros((1, 3, 1, 1), np.float32),
+        "ones": np.ones((1, 3, 1, 1), np.float32),
         "bias8": rng.normal(0, 3, (1, 8, 1, 1)).astype(np.float32),
         "bias1": rng.normal(0, 3, (1, 3, 1, 1)).astype(np.float32),
         "z": np.array(128, np.uint8),
@@ -212,6 +214,27 @@ def test_other_operators_may_meet(name: str) -> None:
 def test_a_pair_that_keeps_them_apart_stays(name: str) -> None:
     model = model_of(MEETINGS[name], pair=True)
     result = xflow.optimize(model, cost="estimated", budget=1, threads=1, check=1)
+    np.testing.assert_array_equal(served(ir.to_proto(result.model)), served(model))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "body"),
+    [
+        (REALS, "a = DequantizeLinear(c, s) b = Add(a, zeros) y = Transpose(b)"),
+        (REALS, "a = DequantizeLinear(c, s) b = Mul(a, ones) y = Transpose(b)"),
+        (
+            f"{REALS}, {REALS.replace(' y', ' v')}",
+            "a = DequantizeLinear(c, s) r = Transpose(a) v = Exp(r)"
+            " b = Mul(a, h) u = Transpose(b) y = Exp(u)",
+        ),
+    ],
+    ids=["a tensor of zeros", "a tensor of ones", "another reader"],
+)
+def test_nothing_is_tried_that_the_runtime_computes_otherwise(outputs: str, body: str) -> None:
+    """It leaves tensors of zeros or ones where they are, and computes for all readers at once."""
+    model = model_of((SUMS, outputs, body), pair=False)
+    result = xflow.optimize(model, cost="estimated", budget=1, threads=1, check=1)
+    assert not result.report.warnings
     np.testing.assert_array_equal(served(ir.to_proto(result.model)), served(model))
 
 

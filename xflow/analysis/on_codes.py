@@ -158,6 +158,15 @@ class OnCodes:
         found = ((node, self._place(node)) for node in nodes)
         return {node: place for node, place in found if place}
 
+    @cached_property
+    def readers(self) -> Counter[Way]:
+        """How often what stands in each place is read, or is an output."""
+        users, ends = self.graph.users, Counter(self.graph.outputs)
+        found: Counter[Way] = Counter()
+        for node, place in self.places.items():
+            found[place] += sum(len(users.get(v, ())) + ends[v] for v in node.outputs)
+        return found
+
     def border(
         self, leaves: Mapping[str, Value], outputs: Sequence[Value], inside: Container[Node]
     ) -> Border:
@@ -249,7 +258,9 @@ class OnCodes:
         if name in SECOND and other is node.inputs[0]:
             return None
         data = self._ranges.data(other)
-        is_idle = data is not None and bool(np.all(data == neutral))
+        # NoopElimination takes single numbers alone, and leaves tensors of zeros or ones where they
+        # are.
+        is_idle = data is not None and data.size == 1 and bool(np.all(data == neutral))
         return computed[0] if is_idle else None
 
     def _place(self, node: Node) -> Way:
@@ -333,7 +344,8 @@ def anew(before: OnCodes, after: OnCodes, became: Mapping[Node, Node]) -> str:
     """What the runtime may compute on codes in a graph and not in the one before, in words.
 
     `became` says what has become of nodes that were not replaced. These keep their places, or lose
-    them; what was replaced leaves its places to what is made instead. Nothing where all is so.
+    them; what was replaced leaves its places to what is made instead. Nor does more read what is in
+    a place than before: what two read may be in one place then. Nothing where all is so.
 
     Of a part, neither does an output come from codes then, nor are codes made of a leaf, that did
     not: what stands on the other side is not seen. Of any graph, no output comes from codes that
@@ -356,22 +368,27 @@ def anew(before: OnCodes, after: OnCodes, became: Mapping[Node, Node]) -> str:
         if node in kept or not left[place]:
             return f"the runtime would compute {place[0]} on codes there, and does not before"
         left[place] -= 1
+    read, reads = before.readers, after.readers
+    for place, count in reads.items():
+        if count > read[place]:
+            return f"more would be computed from what {place[0]} gives on codes there"
     ends = zip(before.graph.outputs, after.graph.outputs, strict=True)
     ways = ((passed(before.origin(old)), passed(after.origin(new))) for old, new in ends)
     met = [new not in (NO_WAY, old) and (before.is_part or AGAIN in new[0]) for old, new in ways]
-    read = before.graph.leaves if before.is_part else ()
-    met += [passed(after.end(v)) not in (NO_WAY, passed(before.end(v))) for v in read]
+    leaves = before.graph.leaves if before.is_part else ()
+    met += [passed(after.end(v)) not in (NO_WAY, passed(before.end(v))) for v in leaves]
     return "what stands beside it might be computed on codes then" if any(met) else ""
 
 
 def passed(way: Way) -> Way:
     """A way without the movements to which the runtime is indifferent.
 
-    It puts a pair of conversions behind each, or before it, unless there are several scales; where
-    codes were made of others, these pairs do not leave everything as it is.
+    It puts a pair of conversions behind each, or before it, unless there are several scales, or
+    one that may be negative; where codes were made of others, these pairs do not leave everything
+    as it is.
     """
     kinds = " ".join((*way[:1], *way[-1:]))
-    if ROWS in kinds or AGAIN in kinds:
+    if any(each in kinds for each in (ROWS, AGAIN, SIGNS)):
         return way
     return tuple(name for name in way if name not in CARRYING)
 

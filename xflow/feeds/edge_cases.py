@@ -136,17 +136,28 @@ def other_sizes(
 def sizes_of_sums(model: ModelProto) -> tuple[int, ...]:
     """Sizes at which sums are beyond codes of 8 bits, for a model that makes reals of such sums.
 
-    Nothing for others: the zero points of their conversions are constants of 8 bits.
+    Nothing for others: the zero points of their conversions are constants of 8 bits. Nor for
+    models whose inputs are all wider, which are beyond these codes by themselves: at such sizes a
+    run may take all memory that there is.
     """
-    narrow = {tensor.name for tensor in model.graph.initializer if tensor.data_type in NARROW_TYPES}
-    given = {tensor.name for tensor in model.graph.initializer}
+    given = {tensor.name: tensor for tensor in model.graph.initializer}
+    constants = dict(given)
+    for node in model.graph.node:
+        if node.op_type == "Constant" and node.attribute:
+            constants[node.output[0]] = node.attribute[0].t
+    narrow = {name for name, each in constants.items() if each.data_type in NARROW_TYPES}
     sums = (
         node
         for node in model.graph.node
-        if node.op_type == CONVERSIONS[0] and node.input[0] not in given
+        if node.op_type == CONVERSIONS[0] and node.input[0] not in constants
     )
     wide = any(narrow.isdisjoint(node.input[2:]) for node in sums)
-    return (BEYOND_CODES,) if wide else ()
+    small = any(
+        each.type.tensor_type.elem_type in (*NARROW_TYPES, TensorProto.BOOL)
+        for each in model.graph.input
+        if each.name not in given
+    )
+    return (BEYOND_CODES,) if wide and small else ()
 
 
 class EdgeCases:
