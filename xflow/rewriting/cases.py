@@ -60,11 +60,8 @@ SIDES = ("from", "to")
 LISTS = ("in", "limits")
 """Keys of the lines that list inputs, with spaces between them."""
 
-LEFT_OUT = {
-    DEFAULT: ("an attribute", f"write {NONE!r} to leave out an input"),
-    NONE: ("an input behind another", f"write {DEFAULT!r} to leave out an attribute"),
-}
-"""What these values leave out, and what to write for something else."""
+LEFT_OUT = {DEFAULT: "an attribute", NONE: "an input behind another"}
+"""What these values leave out."""
 
 
 @dataclass(frozen=True)
@@ -208,8 +205,8 @@ def _left_out(key: str, text: str, name: str, value: str, case: Case) -> str:
     elif key in LISTS and value == NONE:
         text = " ".join(word for word in text.split() if word != name)
     if re.search(rf"\b{name}\b", text):
-        kind, do = LEFT_OUT[value]
-        what = f"{value!r} leaves out {kind}, which {name} in the line {key!r}"
+        what = f"{value!r} leaves out {LEFT_OUT[value]}, which {name} in the line {key!r}"
+        do = f"give {name} a value, or the case a line {key!r} of its own"
         raise RuleFileError(f"{what} of case {case.label} is not", case.where, do)
     return text
 
