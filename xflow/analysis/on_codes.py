@@ -340,12 +340,13 @@ class OnCodes:
         return bool(np.array_equal(mine, theirs))
 
 
-def anew(before: OnCodes, after: OnCodes, became: Mapping[Node, Node]) -> str:
+def anew(before: OnCodes, after: OnCodes, moved: Mapping[Value, Value]) -> str:
     """What the runtime may compute on codes in a graph and not in the one before, in words.
 
-    `became` says what has become of nodes that were not replaced. These keep their places, or lose
-    them; what was replaced leaves its places to what is made instead. Nor does more read what is in
-    a place than before: what two read may be in one place then. Nothing where all is so.
+    `moved` says what has become of values that were not replaced, see `rebuild_all`. Their nodes
+    keep their places, or lose them; what was replaced leaves its places to what is made instead.
+    Nor does more read what is in a place than before: what two read may be in one place then.
+    Nothing where all is so.
 
     Of a part, neither does an output come from codes then, nor are codes made of a leaf, that did
     not: what stands on the other side is not seen. Of any graph, no output comes from codes that
@@ -355,6 +356,7 @@ def anew(before: OnCodes, after: OnCodes, became: Mapping[Node, Node]) -> str:
     there = frozenset(after.graph.nodes) if fresh else frozenset()
     kept: dict[Node, set[Way]] = {}
     left: Counter[Way] = Counter()
+    became = {old.node: new.node for old, new in moved.items()} if fresh else {}
     for node in before.graph.nodes if fresh else ():
         now, place = became.get(node, node), before.places.get(node, NO_WAY)
         if now in there:

@@ -117,8 +117,7 @@ class Places:
         moved: dict[Value, Value] = {}
         replaced = dict(zip(match.roots, after, strict=True))
         new = Graph(rebuild_all(graph.outputs, replaced, moved))
-        became = {old.node: now.node for old, now in moved.items()}
-        return anew(before, OnCodes(new, self.ranges, self._border, self._origins), became)
+        return anew(before, OnCodes(new, self.ranges, self._border, self._origins), moved)
 
     def on_codes(self, graph: Graph) -> OnCodes:
         """What the runtime may compute on codes in a graph."""

@@ -160,8 +160,7 @@ class Replay:
             graph = Graph(rebuild_all(surroundings.graph.outputs, mapping, moved))
         except ShapeError as error:
             raise Unfounded(where, str(error)) from None
-        became = {old.node: new.node for old, new in moved.items()}
-        reason = anew(surroundings.on_codes, OnCodes(graph, surroundings.ranges), became)
+        reason = anew(surroundings.on_codes, OnCodes(graph, surroundings.ranges), moved)
         if reason:
             raise Unfounded(where, reason)
         return graph

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -667,14 +667,8 @@ class _Search:
         layouts = self.cost.layouts
         if layouts is None or not made:
             return made
-        most = layouts.cut_off(graph)
-        if layouts.cut_off(apply_replacements(graph, made)) <= most:
-            return made
-        kept: list[Replacement] = []
-        for item in made:
-            if layouts.cut_off(apply_replacements(graph, [*kept, item])) <= most:
-                kept.append(item)
-        return kept
+        most, cut_off = layouts.cut_off(graph), layouts.cut_off
+        return _together(made, lambda items: cut_off(apply_replacements(graph, items)) <= most)
 
     def apart(self, graph: Graph, made: list[Replacement]) -> list[Replacement]:
         """Those replacements behind which the runtime computes nothing more on codes.
@@ -682,19 +676,12 @@ class _Search:
         None does by itself, in its region; two that stand next to each other may.
         """
 
-        def reason(items: Sequence[Replacement]) -> str:
+        def are_apart(items: Sequence[Replacement]) -> bool:
             moved: dict[Value, Value] = {}
-            after = apply_round(graph, items, moved)
-            became = {old.node: new.node for old, new in moved.items()}
-            return anew(self.constants.on_codes(graph), OnCodes(after, self.ranges), became)
+            after = OnCodes(apply_round(graph, items, moved), self.ranges)
+            return not anew(self.constants.on_codes(graph), after, moved)
 
-        if not made or not reason(made):
-            return made
-        kept: list[Replacement] = []
-        for item in made:
-            if not reason([*kept, item]):
-                kept.append(item)
-        return kept
+        return _together(made, are_apart) if made else made
 
     def rewrite(
         self,
@@ -746,6 +733,19 @@ class _Search:
         self.replacements += made
         self.gained += sum(item.gain for item in made)
         return after
+
+
+def _together(
+    made: list[Replacement], is_allowed: Callable[[Sequence[Replacement]], bool]
+) -> list[Replacement]:
+    """All replacements if these are allowed together, or else each that is beside those kept."""
+    if is_allowed(made):
+        return made
+    kept: list[Replacement] = []
+    for item in made:
+        if is_allowed([*kept, item]):
+            kept.append(item)
+    return kept
 
 
 def _whole(seconds: float) -> float:
