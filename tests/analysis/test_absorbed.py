@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import onnx
 import onnx_ir as ir
 import onnxruntime as ort
 import pytest
+from graphs import call
 from hypothesis import given
 from hypothesis import strategies as st
 from spellings import rules_over
@@ -17,7 +20,9 @@ from xflow.analysis.value_rewrites.basis import fault
 from xflow.analysis.value_rewrites.masked_scores import FACT
 from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.core.assumptions import DEFAULT, Assumption
+from xflow.core.node import apply
 from xflow.onnx.importer import import_model
+from xflow.recheck.bounds import Analysis
 from xflow.recheck.facts import Facts
 
 LEAST = -LARGEST["FLOAT"]
@@ -70,7 +75,8 @@ def masked(body: str, mask: float = LEAST) -> onnx.ModelProto:
     text = f"""<ir_version: 10, opset_import: ["" : 20]>
         g (int8[2, 4, 8] q8, int8[2, 8, 4] k8, bool[2, 4, 4] seen, float[2, 4, 4] bias)
             => (float[2, 4, 4] y) <float mask = {{0}}, float scale = {{0.5}}>
-        {{ q = Cast<to = 1>(q8) k = Cast<to = 1>(k8) s = MatMul(q, k) {body} }}"""
+        {{ q = Cast<to = 1>(q8) k = Cast<to = 1>(k8) s = MatMul(q, k)
+           zero = Constant<value = float {{0}}>() {body} }}"""
     model = onnx.parser.parse_model(text)
     (given,) = [item for item in model.graph.initializer if item.name == "mask"]
     given.CopyFrom(onnx.numpy_helper.from_array(np.asarray(mask, np.float32), "mask"))
@@ -91,6 +97,78 @@ def test_a_mask_beside_which_scores_are_lost_is_one_that_is_added(mask: float, s
 def test_a_sum_that_is_kept_finite_is_one_with_a_mask_that_is(mask: float, body: str) -> None:
     model = masked(f"w = Mul(s, scale) {body} y = Softmax<axis = -1>(m)", mask)
     assert facts(model) == [FACT]
+
+
+WITH_ANOTHER = "n = Not(seen) {} m = Where(seen, s, mask) t = Add({}) y = Softmax<axis = -1>(t)"
+
+
+@pytest.mark.parametrize("mask", [LEAST, -np.inf, -(2.0**100)])
+@pytest.mark.parametrize("sum_of", ["m, o", "o, m"])
+def test_two_masks_are_one_that_is_added(mask: float, sum_of: str) -> None:
+    """Also where both are the least float, and their sum is -inf in either order."""
+    body = WITH_ANOTHER.format("o = Where(n, zero, mask)", sum_of)
+    assert facts(masked(body, mask)) == [FACT, FACT]
+
+
+@pytest.mark.parametrize(
+    ("other", "mask"),
+    [
+        ("o = Where(n, scale, mask)", LEAST),
+        ("o = Mul(bias, zero)", LEAST),
+        ("o = Identity(bias)", LEAST),
+        ("l = Neg(mask) o = Where(n, zero, l)", LEAST),
+    ],
+    ids=["above 0", "no number", "an input", "the largest float"],
+)
+def test_what_may_be_above_zero_stays_outside_of_a_mask(other: str, mask: float) -> None:
+    model = masked(WITH_ANOTHER.format(other, "m, o"), mask)
+    assert facts(model) == [FACT]
+    imported = import_model(ir.from_proto(model))
+    (total,) = [n for n in imported.graph.nodes if n.is_operator("Add")]
+    choice, added = total.inputs
+    seen, scores, low = choice.node.inputs
+    (zero,) = apply("Scalar", (), {"value": Fraction(0)}, dtype="FLOAT")
+    both = call("Add", call("Where", seen, zero, low), added)
+    checks = Facts(imported.graph, imported.constants, DEFAULT)
+    assert "above 0" in fault(checks, FACT, total.outputs[0], call("Add", scores, both))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(-(2.0**63), 2.0**63, width=32),
+            st.booleans(),
+            st.floats(max_value=0, width=32) | st.just(LEAST) | st.just(-np.inf),
+        ),
+        min_size=1,
+    ),
+    st.sampled_from([LEAST, -np.inf, -(2.0**100)]),
+)
+def test_scores_are_lost_in_two_masks(given: list[tuple[float, bool, float]], mask: float) -> None:
+    numbers, seen, others = zip(*given, strict=True)
+    scores, other = np.asarray(numbers, np.float32), np.asarray(others, np.float32)
+    low = np.float32(mask)
+    with np.errstate(over="ignore"):
+        before = np.where(seen, scores, low) + other
+        after = scores + (np.where(seen, np.float32(0), low) + other)
+    np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize("first", [0, -1, 1])
+@pytest.mark.parametrize(
+    "total",
+    ["a = Where(c, s, mask) t = Add(a, o)", "a = Where(c, zero, mask) b = Add(o, a) t = Add(s, b)"],
+)
+def test_two_masks_cover_a_row_only_where_the_known_one_does(first: int, total: str) -> None:
+    """A constant triangle gives each query a key, unless it begins below the diagonal."""
+    model = masked(f"o = Where(seen, zero, mask) {total} y = Softmax<axis = -1>(t)")
+    triangle = np.tri(4, 4, first, dtype=bool)[None]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(triangle, "c"))
+    imported = import_model(ir.from_proto(onnx.shape_inference.infer_shapes(model)))
+    (weights,) = imported.graph.outputs
+    analysis = Analysis(imported.graph, imported.constants, Assumption.NONE)
+    for known in (Ranges(imported.constants, Assumption.NONE), analysis):
+        assert known.of(weights).nan == (first < 0)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,8 @@ QUOTIENT = 64.0
 ROOM = 64.0
 """By which factor numbers have to be less than the largest float where a kernel may go other ways
 than a definition."""
+VAST = LARGEST["FLOAT"] / ROOM
+"""The magnitude from which elements are masks, such that a sum of two of them may overflow."""
 GUARDED = 6
 """Most operators between the value that a choice tests and those that it chooses from."""
 
@@ -371,13 +373,16 @@ class Ranges:
             return next(iter(found.values()))
         yes, no = found[True], found[False]
         both = yes.join(no)
-        if array is None or not both.minus or yes.minus == no.minus:
+        if array is None:
+            return both
+        if both.low <= -VAST and yes.is_real and no.is_real and yes.low != no.low:
+            scores = array.astype(bool) if yes.low > no.low else ~array.astype(bool)
+            bound = max(yes.low, no.low)
+            return replace(both, least=tuple((axis, bound) for axis in _reached(scores)))
+        if not both.minus or yes.minus == no.minus:
             return both
         number = ~array.astype(bool) if yes.minus else array.astype(bool)
-        axes = range(-number.ndim, 0)
-        return replace(
-            both, reached=frozenset(axis for axis in axes if np.all(number.any(axis=axis)))
-        )
+        return replace(both, reached=frozenset(_reached(number)))
 
     def _under(
         self, value: Value, told: Mapping[Value, Range], known: Mapping[Value, Range], depth: int
@@ -399,6 +404,11 @@ class Ranges:
         if all(new is known[v] for new, v in zip(inputs, node.inputs, strict=True)):
             return known[value]
         return self._computed(value, inputs).meet(known[value])
+
+
+def _reached(truths: Array) -> list[int]:
+    """The axes, counted from the last, along which each line of Booleans has one that is true."""
+    return [axis for axis in range(-truths.ndim, 0) if np.all(truths.any(axis=axis))]
 
 
 def _alike(value: Value, inputs: Sequence[Range], within: str) -> object:
@@ -570,11 +580,13 @@ def of_array(array: Array) -> Range:
         return Range(float(array.min()), float(array.max()), nonzero=bool(np.all(array != 0)))
     low, high = float(array.min()), float(array.max())
     if -math.inf < low and high < math.inf:
-        return Range(low, high, nonzero=low < 0 < high and bool(np.all(array != 0)))
+        nonzero = low < 0 < high and bool(np.all(array != 0))
+        axes = range(-array.ndim, 0) if low <= -VAST < high else ()
+        least = tuple((axis, float(array.max(axis=axis).min())) for axis in axes)
+        return Range(low, high, nonzero=nonzero, least=least)
     finite = np.isfinite(array)
     minus, plus = bool(np.isneginf(array).any()), bool(np.isposinf(array).any())
-    axes = range(-array.ndim, 0)
-    reached = frozenset(axis for axis in axes if np.all(finite.any(axis=axis)))
+    reached = frozenset(_reached(finite))
     return Range(
         float(np.min(array, where=finite, initial=math.inf)),
         float(np.max(array, where=finite, initial=-math.inf)),
@@ -625,7 +637,8 @@ def _elementwise(reading: _Reading, found: Range) -> Range:
     """The range of an elementwise operator's output, of which its specification says `found`.
 
     Where only one input has elements that are -inf, and otherwise the result is a number, it is one
-    wherever that input is.
+    wherever that input is. Where numbers come to -inf, as two masks do in a sum, it is one wherever
+    an input is at least what some element of each line is, if that suffices.
     """
     value = reading.value
     lines = reading.lines()
@@ -640,6 +653,8 @@ def _elementwise(reading: _Reading, found: Range) -> Range:
         )
         if given.minus and given.reached
     }
+    if not masks and all(given.is_real for given in reading.inputs):
+        return replace(found, reached=_where_large(reading))
     if len(masks) != 1:
         return found
     (source, (position, mask)) = next(iter(masks.items()))
@@ -651,6 +666,24 @@ def _elementwise(reading: _Reading, found: Range) -> Range:
         return found
     without = _Reading(value, others, reading.floats, reading.truths).range()
     return replace(found, reached=mask.reached) if without.is_real else found
+
+
+def _where_large(reading: _Reading) -> frozenset[int]:
+    """The axes along which each line of an elementwise operator's output has no -inf alone.
+
+    An input has an element in each line that is so large that the output is a number there.
+    """
+    found: set[int] = set()
+    sources = reading.value.node.inputs
+    for source, given in dict(zip(sources, reading.inputs, strict=True)).items():
+        for axis, bound in given.least:
+            inputs = [
+                replace(each, low=max(each.low, bound), least=()) if v == source else each
+                for v, each in zip(sources, reading.inputs, strict=True)
+            ]
+            if _Reading(reading.value, inputs, reading.floats, reading.truths).range().is_real:
+                found.add(axis)
+    return frozenset(found)
 
 
 class _Reading:

@@ -217,7 +217,10 @@ class Analysis:
             case "Zeros" | "Ones" | "Eye" | "IdentityKernel":
                 return Bounds(float(name == "Ones"), float(name != "Zeros"))
             case "Add":
-                return self._sum(x, inputs[1], dtype)
+                found = self._sum(x, inputs[1], dtype)
+                if found.minus and x.is_finite and inputs[1].is_finite:
+                    return replace(found, lines=self._unmasked(node, inputs, dtype, known))
+                return found
             case "Sub":
                 return self._sum(x, negated(inputs[1]), dtype)
             case "Identity":
@@ -392,6 +395,43 @@ class Analysis:
         lines = y.lines if not x.minus else x.lines if not y.minus else NO_LINES
         flags = Bounds(0.0, 0.0, nan, x.plus or y.plus, x.minus or y.minus, lines)
         return self._rounded(x.low + y.low, x.high + y.high, dtype, (x, y), flags=flags)
+
+    def _unmasked(
+        self,
+        node: Node,
+        inputs: Sequence[Bounds],
+        dtype: str,
+        known: Callable[[Value], Bounds],
+    ) -> frozenset[int]:
+        """The axes along which two numbers have a sum in each line that does not overflow."""
+        lines: set[int] = set()
+        for value, other in zip(node.inputs, inputs[::-1], strict=True):
+            for axis, low in self._greatest(value, known).items():
+                own = Bounds(low, max(low, known(value).high))
+                if not self._sum(own, other, dtype).minus:
+                    lines.add(axis)
+        return frozenset(lines)
+
+    def _greatest(self, value: Value, known: Callable[[Value], Bounds]) -> Mapping[int, float]:
+        """Axes, counted from the last, and what the greatest element of a line is at least.
+
+        Of constants, and of choices whose condition is one.
+        """
+        data = self.data(value)
+        if data is not None:
+            axes = range(-data.ndim, 0) if data.size else ()
+            return {axis: float(data.max(axis=axis).min()) for axis in axes}
+        if not isinstance(value.node.op, Operator) or value.node.op.name != "Where":
+            return {}
+        condition, yes, no = value.node.inputs
+        chosen = self.data(condition)
+        if chosen is None or not (known(yes).is_finite and known(no).is_finite):
+            return {}
+        low, other = known(yes).low, known(no).low
+        holds = chosen.astype(bool) if low > other else ~chosen.astype(bool)
+        return {
+            axis: max(low, other) for axis in range(-holds.ndim, 0) if np.all(holds.any(axis=axis))
+        }
 
     def _product(self, node: Node, x: Bounds, y: Bounds, dtype: str) -> Bounds:
         if not x.is_finite and y.is_finite:

@@ -152,7 +152,8 @@ class Facts:
     def lost_scores(self, before: Value, after: Value) -> str:
         """Whether a choice is a sum in floats, since scores are lost beside what replaces them.
 
-        ``Where(c, s, m)`` is ``s + Where(c, 0, m)``, and ``Max(s + m, l)`` is ``s + Max(m, l)``.
+        ``Where(c, s, m)`` is ``s + Where(c, 0, m)``, and ``Max(s + m, l)`` is ``s + Max(m, l)``;
+        ``Where(c, s, m) + n`` is ``s + (Where(c, 0, m) + n)`` if no element of `n` is above 0.
         """
         added = _inputs(after, "Add")
         if added is None or after.type != before.type:
@@ -161,7 +162,20 @@ class Facts:
             low = self._replaced_by(before, scores, made)
             if low is not None:
                 return self._absorbs(low, scores)
+            both, old = _inputs(made, "Add"), _inputs(before, "Add")
+            for choice, other in (old, old[::-1]) if both is not None and old is not None else ():
+                masks = [each for each in both or () if each != other]
+                low = self._replaced_by(choice, scores, masks[0]) if len(masks) == 1 else None
+                if low is not None and _inputs(choice, "Where") is not None:
+                    return self._absorbs(low, scores) or self._may_raise(other)
         return "the sum is not that of the scores and a mask"
+
+    def _may_raise(self, mask: Value) -> str:
+        """Why what is added to another mask may be above 0; nothing where it is not."""
+        known = self._strict.of(mask)
+        if known.nan or known.plus or not known.low <= known.high <= 0:
+            return "by the second analysis, an element of the other mask may be above 0"
+        return ""
 
     def _replaced_by(self, before: Value, scores: Value, made: Value) -> Value | None:
         """The mask beside which scores have to be lost, where the forms are the right ones."""

@@ -9,12 +9,15 @@ depend on a float input, which a caller may fill with anything where a mask cove
 are computed from integers alone, such as tokens, it is assumed that they are moderate.
 
 For the same reason ``Max(s + m, c)``, by which a sum of two such masks is kept finite, is
-``s + Max(m, c)``.
+``s + Max(m, c)``. And ``Where(seen, s, c) + m`` with a mask `m` that is nowhere above 0, as of a
+causal choice and padding that is added, is ``s + (Where(seen, 0, c) + m)``: what is below `c`
+absorbs what `c` does, and where two least floats come to -inf, they do on both sides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -44,7 +47,11 @@ def absorbed(
 
     The `strict` ranges, which assume nothing, count where scores depend on float inputs.
     """
-    readings = {"Where": _chosen, "Max": _kept_finite}
+    readings: Mapping[str, Callable[[Node, Ranges], Iterator[tuple[Value, Made]]]] = {
+        "Where": _chosen,
+        "Max": _kept_finite,
+        "Add": lambda node, ranges: _with_another(node, ranges, strict),
+    }
     for node in graph.nodes:
         if not isinstance(node.op, Operator) or node.op.name not in readings or node.constant:
             continue
@@ -90,6 +97,24 @@ def _kept_finite(node: Node, ranges: Ranges) -> Iterator[tuple[Value, Made]]:
                 yield scores, ("Max", (mask, least))
 
 
+def _with_another(node: Node, ranges: Ranges, strict: Ranges) -> Iterator[tuple[Value, Made]]:
+    """The scores of a choice that another mask is added to, and the sum of both masks.
+
+    Of ``Where(seen, s, c) + m`` they are `s` and ``Where(seen, 0, c) + m``.
+    """
+    for total, other in (node.inputs, node.inputs[::-1]):
+        if total.node.is_operator("Where") and _is_below_zero(other, strict):
+            for scores, (name, inputs) in _chosen(total.node, ranges):
+                with contextlib.suppress(ShapeError):
+                    yield scores, ("Add", (apply(name, inputs)[0], other))
+
+
+def _is_below_zero(mask: Value, ranges: Ranges) -> bool:
+    """Whether each element of a mask is 0, a number below, or -inf."""
+    known = ranges.of(mask)
+    return known.low <= known.high <= 0 and not known.plus and not known.nan
+
+
 def _added(scores: Value, mask: Made) -> Value | None:
     """The sum of scores and a mask; None where their shapes do not fit."""
     name, inputs = mask
@@ -105,7 +130,8 @@ def _absorbs(mask: Value, ranges: Ranges) -> bool:
     data = ranges.data(mask) if dtype in FLOATS else None
     if data is None or not data.size:
         return False
-    most = np.asarray(moderate(dtype)).astype(data.dtype)
+    # Twice as much, so that it is no tie: numbers beyond `data` absorb it, too.
+    most = 2 * np.asarray(moderate(dtype)).astype(data.dtype)
     with np.errstate(over="ignore"):
         return bool(np.all((data < 0) & (data + most == data) & (data - most == data)))
 
