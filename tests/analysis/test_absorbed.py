@@ -73,8 +73,8 @@ def masked(body: str, mask: float = LEAST) -> onnx.ModelProto:
     q and k were integers: so s is known to be moderate, whatever a caller passes.
     """
     text = f"""<ir_version: 10, opset_import: ["" : 20]>
-        g (int8[2, 4, 8] q8, int8[2, 8, 4] k8, bool[2, 4, 4] seen, float[2, 4, 4] bias)
-            => (float[2, 4, 4] y) <float mask = {{0}}, float scale = {{0.5}}>
+        g (int8[2, 4, 8] q8, int8[2, 8, 4] k8, bool[2, 4, 4] seen, float[2, 4, 4] bias,
+           int64[2, 1, 4] kept) => (float[2, 4, 4] y) <float mask = {{0}}, float scale = {{0.5}}>
         {{ q = Cast<to = 1>(q8) k = Cast<to = 1>(k8) s = MatMul(q, k)
            zero = Constant<value = float {{0}}>() {body} }}"""
     model = onnx.parser.parse_model(text)
@@ -108,6 +108,16 @@ def test_two_masks_are_one_that_is_added(mask: float, sum_of: str) -> None:
     """Also where both are the least float, and their sum is -inf in either order."""
     body = WITH_ANOTHER.format("o = Where(n, zero, mask)", sum_of)
     assert facts(masked(body, mask)) == [FACT, FACT]
+
+
+@pytest.mark.parametrize(("factor", "count"), [("mask", 2), ("large", 1)])
+def test_a_mask_of_ones_and_zeros_that_is_inverted_is_below_zero(factor: str, count: int) -> None:
+    """With the largest float for the least one, it is above."""
+    other = f"""large = Neg(mask) f = Cast<to = 1>(kept) one = Cos(zero) i = Sub(one, f)
+        o = Mul(i, {factor})"""
+    model = masked(WITH_ANOTHER.format(other, "m, o"))
+    assert facts(model) == [FACT] * count
+    assert facts(model, Assumption.FINITE_INPUTS) == [FACT]
 
 
 @pytest.mark.parametrize(

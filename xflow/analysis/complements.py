@@ -30,14 +30,14 @@ RangeOf = Callable[[Value], Range]
 """The range of a value below the one in question."""
 
 
-def bound_of_mask(value: Value, range_of: RangeOf) -> float | None:
-    """The largest magnitude of elements of `value`, if it is such a mask; None for others."""
+def range_of_mask(value: Value, range_of: RangeOf) -> Range | None:
+    """The range of `value`, if it is such a mask: a number's, with 0; None for others."""
     match _specification(value):
         case Times((Element("0", _), Element("1", _))):
             for mask, factor in (value.node.inputs, value.node.inputs[::-1]):
                 known = range_of(factor)
                 if factor.is_constant and known.is_real and _is_complement(mask, range_of):
-                    return max(abs(known.low), abs(known.high))
+                    return Range(min(known.low, 0.0), max(known.high, 0.0))
     return None
 
 

@@ -29,7 +29,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from xflow.analysis.complements import bound_of_mask
+from xflow.analysis.complements import range_of_mask
 from xflow.analysis.elements import element_of, likeness, names_of, own_index
 from xflow.analysis.opaque import Made, kind_of
 from xflow.analysis.quotients import bound_of_quotient
@@ -219,9 +219,9 @@ class Ranges:
             floats = self.floats(_float_type(value.type.dtype))
             return Range(*floats.rounded(-bound, bound, QUOTIENT))
         if self.assumption >= Assumption.MODERATE:
-            largest = bound_of_mask(value, self._known.__getitem__)
-            if largest is not None and largest > moderate(_float_type(value.type.dtype)):
-                return Range(-largest, largest)
+            mask = range_of_mask(value, self._known.__getitem__)
+            if mask is not None and not mask.within(moderate(_float_type(value.type.dtype))):
+                return mask
         chosen = self._chosen(value, inputs, self._known)
         return self._computed(value, inputs) if chosen is None else chosen
 

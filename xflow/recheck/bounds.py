@@ -153,7 +153,7 @@ class Analysis:
                 if self._is_complement(mask) and factor.is_constant:
                     large = self._known[factor]
                     if moderate(dtype) < large.magnitude <= largest(dtype):
-                        return Bounds(-large.magnitude, large.magnitude)
+                        return Bounds(min(large.low, 0.0), max(large.high, 0.0))
         return self._computed(value, inputs, dtype, self._known.__getitem__)
 
     def _of_leaf(self, value: Value) -> Bounds:

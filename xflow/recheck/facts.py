@@ -26,7 +26,8 @@ class Facts:
     """Checks of rewrites in a graph whose constants `constants` serves.
 
     `assumption` holds where a rewrite is about masks; elsewhere nothing is assumed. That a mask of
-    ones and zeros is one holds where it is raised, and not where the model tests for what is none.
+    ones and zeros is one holds where it is raised or hides scores, and not where the model tests
+    for what is no number.
     """
 
     def __init__(self, graph: Graph, constants: ConstantLookup, assumption: Assumption) -> None:
@@ -172,10 +173,11 @@ class Facts:
 
     def _may_raise(self, mask: Value) -> str:
         """Why what is added to another mask may be above 0; nothing where it is not."""
-        known = self._strict.of(mask)
-        if known.nan or known.plus or not known.low <= known.high <= 0:
-            return "by the second analysis, an element of the other mask may be above 0"
-        return ""
+        for analysis in (self._strict, self._of_masks):
+            known = analysis.of(mask)
+            if not (known.nan or known.plus) and known.low <= known.high <= 0:
+                return ""
+        return "by the second analysis, an element of the other mask may be above 0"
 
     def _replaced_by(self, before: Value, scores: Value, made: Value) -> Value | None:
         """The mask beside which scores have to be lost, where the forms are the right ones."""
@@ -203,7 +205,7 @@ class Facts:
         if data is None or not data.size:
             return "the mask is no constant"
         assumed = not self._strict.depends_on_inputs(scores)
-        known = (self._assumed if assumed else self._strict).of(scores)
+        known = (self._of_masks if assumed else self._strict).of(scores)
         if not known.is_finite:
             return "by the second analysis, a score may be no number"
         wide = data.astype(np.float64)

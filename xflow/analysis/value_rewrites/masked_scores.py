@@ -17,7 +17,7 @@ absorbs what `c` does, and where two least floats come to -inf, they do on both 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -47,11 +47,7 @@ def absorbed(
 
     The `strict` ranges, which assume nothing, count where scores depend on float inputs.
     """
-    readings: Mapping[str, Callable[[Node, Ranges], Iterator[tuple[Value, Made]]]] = {
-        "Where": _chosen,
-        "Max": _kept_finite,
-        "Add": lambda node, ranges: _with_another(node, ranges, strict),
-    }
+    readings = {"Where": _chosen, "Max": _kept_finite, "Add": _with_another}
     for node in graph.nodes:
         if not isinstance(node.op, Operator) or node.op.name not in readings or node.constant:
             continue
@@ -97,13 +93,13 @@ def _kept_finite(node: Node, ranges: Ranges) -> Iterator[tuple[Value, Made]]:
                 yield scores, ("Max", (mask, least))
 
 
-def _with_another(node: Node, ranges: Ranges, strict: Ranges) -> Iterator[tuple[Value, Made]]:
+def _with_another(node: Node, ranges: Ranges) -> Iterator[tuple[Value, Made]]:
     """The scores of a choice that another mask is added to, and the sum of both masks.
 
     Of ``Where(seen, s, c) + m`` they are `s` and ``Where(seen, 0, c) + m``.
     """
     for total, other in (node.inputs, node.inputs[::-1]):
-        if total.node.is_operator("Where") and _is_below_zero(other, strict):
+        if total.node.is_operator("Where") and _is_below_zero(other, ranges):
             for scores, (name, inputs) in _chosen(total.node, ranges):
                 with contextlib.suppress(ShapeError):
                     yield scores, ("Add", (apply(name, inputs)[0], other))
