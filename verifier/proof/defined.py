@@ -9,7 +9,7 @@ must follow.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 from types import MappingProxyType
@@ -353,6 +353,8 @@ class Domain:
         domain = _DOMAINS.get(demand.function, frozenset())
         if self._possible_signs(demand.argument, demand.path) <= domain:
             return True
+        if demand.function in ("sqrt", "log") and self._is_product_within(demand):
+            return True
         if demand.function == "sqrt":
             return self._signs.is_nonnegative(demand.argument, demand.path)
         if demand.function == "log":
@@ -360,6 +362,35 @@ class Domain:
         if demand.function == "power":
             return self._power_defined(demand.argument, demand.path)
         return self._not_zero(demand.argument, demand.path)
+
+    def _is_product_within(self, demand: Demand) -> bool:
+        """Whether each factor of a product is in the domain of a root or a logarithm.
+
+        As the left side takes the root or the logarithm of each: a product of numbers that are not
+        negative is not, and one of positive numbers is positive. Quotients are products.
+        """
+        if len(demand.argument.terms) != 1:
+            return False
+        (term,) = demand.argument.terms
+        if term.variables or term.guards or term.coefficient <= 0:
+            return False
+        positive = demand.function == "log"
+        for base, exponent in term.powers:
+            unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
+            if exponent % 2 == 0:
+                if positive and not self._base_not_zero(base, demand.path):
+                    return False
+                continue
+            functions = ("log",) if positive else ("sqrt", "log")
+            given = any(
+                self._is_given(replace(demand, function=function, argument=unit))
+                for function in functions
+            )
+            signs = self._signs
+            shown = signs.is_positive if positive else signs.is_nonnegative
+            if not given and not shown(unit, demand.path):
+                return False
+        return True
 
     def _is_given(self, demand: Demand) -> bool:
         """Whether the left side makes the same demand there, in one piece or in several."""
@@ -482,7 +513,7 @@ class Domain:
 
     def _group_not_zero(self, normal: Normal, path: Guards) -> bool:
         for given in self._given:
-            if given.function != "reciprocal" or not self._reaches(path, given.path):
+            if given.function not in ("reciprocal", "log") or not self._reaches(path, given.path):
                 continue
             if self._multiple(normal, given.argument, path, given.function):
                 return True
@@ -493,6 +524,13 @@ class Domain:
                     continue
                 unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
                 if self._equality.equal(normal, unit, path):
+                    return True
+                # Nor does it have the root of one.
+                if (
+                    isinstance(base, Function)
+                    and base.name == "sqrt"
+                    and self._equality.equal(normal, base.args[0], path)
+                ):
                     return True
         return self._signs.is_positive(normal, path)
 

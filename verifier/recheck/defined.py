@@ -315,6 +315,8 @@ class Definedness:
             return True
         if any(self._same(need, given) for given in self._known(need.variables)):
             return True
+        if need.function in ("sqrt", "log") and self._factors_are_met(need):
+            return True
         match need.function:
             case "sqrt":
                 return self._at_least_zero(need.argument, need.path) or is_nonnegative(
@@ -328,6 +330,25 @@ class Definedness:
                 # It is 0 at 0, or nothing is known of it.
                 return name in FIXING_ZERO and not need.argument.terms
         return self._not_zero(need.argument, need.path)
+
+    def _factors_are_met(self, need: Need) -> bool:
+        """Whether the argument of a root or a logarithm is a product of numbers in its domain."""
+        if len(need.argument.terms) != 1:
+            return False
+        (only,) = need.argument.terms
+        if only.variables or only.guards or only.coefficient <= 0:
+            return False
+        if [exponent for _, exponent in only.factors] == [1] and only.coefficient == 1:
+            return False  # it is the number itself
+        for factor, exponent in only.factors:
+            if exponent % 2 == 0:
+                if need.function == "log" and not self._factor_not_zero(factor, need.path):
+                    return False
+                continue
+            alone = Sum((term(Fraction(1), factors=[(factor, 1)]),))
+            if not self._is_met(replace(need, argument=alone)):
+                return False
+        return True
 
     def _known(self, variables: Sequence[str]) -> Iterator[Need]:
         """The needs of the left side, at values of its variables over some of the right side's."""
@@ -414,6 +435,12 @@ class Definedness:
                         alone = Sum((term(Fraction(1), factors=[(factor, 1)]),))
                         if self._replay.equal(total, alone, path):
                             return True
+                        # A number is not 0 where its root is not.
+                        match factor:
+                            case Apply("sqrt", (argument,)) if self._replay.equal(
+                                total, argument, path
+                            ):
+                                return True
         return False
 
     def _at_least_zero(self, total: Sum, path: Guards) -> bool:
