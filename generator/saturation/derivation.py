@@ -69,6 +69,8 @@ class _Case:
     right: tuple[Value, ...]
     inputs: Mapping[str, Value]
     facts: Sequence[tuple[Value, Fact]]
+    folds: bool = False
+    """Whether constants are equal where their elements are."""
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -79,6 +81,10 @@ class _Case:
     def pairs(self) -> list[tuple[Value, Value]]:
         """The left and the right value of each output."""
         return list(zip(self.left, self.right, strict=True))
+
+    def search(self, rules: Database, max_nodes: int) -> Saturation:
+        """An e-graph of both sides, to be grown by rules."""
+        return Saturation(rules, self.values, self.facts, max_nodes, folds=self.folds)
 
 
 def derive_claim(
@@ -93,9 +99,11 @@ def derive_claim(
     An equation that the verifier proves is derived as it stands. Else, with `infer`, the verifier
     is asked for conditions on sizes, under which the equation is derived; `Derived.where` names
     them. Without them it may be false at sizes that were not tried. An equation that the verifier
-    refutes all the same is not derived; one with partial operators, or at any rank, only if proved.
+    refutes all the same is not derived; one with partial operators, at any rank, or between
+    constants that are computed, only if proved.
     """
-    found = derive(rule, rules, steps, seed)
+    database = rules if isinstance(rules, Database) else Database.of(rules)
+    found = derive(rule, database, steps, seed, thorough=True)
     is_derived = isinstance(found, Derived)
     shown = prove(rule, infer=False, both_ways=False) if is_derived else None
     if isinstance(shown, Proved) or (shown is None and not infer):
@@ -107,7 +115,7 @@ def derive_claim(
         shown = under if shown is None or of_sizes else shown
     match shown:
         case Proved(where=where) if set(where) - set(rule.where):
-            return derive(replace(rule, where=where), rules, steps, seed)
+            return derive(replace(rule, where=where), database, steps, seed, thorough=True)
         case Refuted(counterexample=counterexample):
             return NotDerived(f"it is false: {counterexample.reason}")
     if (
@@ -116,6 +124,9 @@ def derive_claim(
         and (found.is_partial or rule.any_rank)
     ):
         return NotDerived("it is not shown that the right side is defined where the left one is")
+    if isinstance(found, Derived) and not isinstance(shown, Proved):
+        # Constants that are equal at the sizes that are tried may differ at others.
+        return derive(rule, database.only(found.rules), steps, seed)
     return found
 
 
@@ -135,9 +146,14 @@ def derive(
     steps: int = 3,
     seed: int = 0,
     max_nodes: int = MAX_NODES,
+    *,
+    thorough: bool = False,
 ) -> Derived | NotDerived:
     """Whether `rules` lead from one side of `rule` to the other within `steps` steps.
 
+    If `thorough`, tensors made of constants alone are equal where their elements are, and where the
+    rules of one case do not lead through all others in so many steps, all rules may: a term on the
+    way, which each of several rules makes, may take longer by those alone that are named.
     Each step is an equality where both its terms are defined. Where operators that are not defined
     everywhere take part (`Derived.is_partial`), that alone does not show that the right side is
     defined wherever the left side is.
@@ -149,7 +165,10 @@ def derive(
         cases = cases_of(rule.instance(rank), rng)
         if isinstance(cases, NotDerived):
             return cases
+        cases = [replace(case, folds=thorough) for case in cases]
         found = _at_one_rank(cases, database, steps, max_nodes)
+        if isinstance(found, NotDerived) and thorough:
+            found = _one_by_one(cases, database, steps, max_nodes)
         if isinstance(found, NotDerived):
             return found
         made.append(found)
@@ -180,13 +199,27 @@ def _at_one_rank(
     return found
 
 
+def _one_by_one(
+    cases: Sequence[_Case], database: Database, steps: int, max_nodes: int
+) -> Derived | NotDerived:
+    """Derivations of all cases of an equation at one rank, each by whichever rules."""
+    made: list[Derived] = []
+    for case in cases:
+        found = _meet([case.search(database, max_nodes)], [case], steps)
+        if isinstance(found, NotDerived):
+            return found
+        made.append(found)
+    names = dict.fromkeys(name for one in made for name in one.rules)
+    return replace(made[0], steps=max(one.steps for one in made), rules=tuple(names))
+
+
 def _everywhere(
     cases: Sequence[_Case], database: Database, steps: int, max_nodes: int
 ) -> int | None:
     """The number of steps within which rules derive all cases; None if they do not."""
     most = 0
     for case in cases:
-        found = _meet([Saturation(database, case.values, case.facts, max_nodes)], [case], steps)
+        found = _meet([case.search(database, max_nodes)], [case], steps)
         if isinstance(found, NotDerived):
             return None
         most = max(most, found.steps)
@@ -203,10 +236,10 @@ def _search(case: _Case, database: Database, steps: int, max_nodes: int) -> Deri
     for part in reversed(list(_parts(case))):
         for rules in (database.within(part.values), database):
             cases.append(part)
-            searches.append(Saturation(rules, part.values, part.facts, max_nodes))
+            searches.append(part.search(rules, max_nodes))
     found = _meet(searches, cases, steps)
     if isinstance(found, Derived):  # of the whole, which takes no more steps
-        search = Saturation(database.only(found.rules), case.values, case.facts, max_nodes)
+        search = case.search(database.only(found.rules), max_nodes)
         return _meet([search], [case], found.steps)
     return found
 
@@ -268,7 +301,7 @@ def _with_fewest_rules(found: Derived, case: _Case, database: Database, max_node
     for name in found.rules:
         if name in found.rules:
             fewer = database.only(set(found.rules) - {name})
-            search = Saturation(fewer, case.values, case.facts, max_nodes)
+            search = case.search(fewer, max_nodes)
             shorter = _meet([search], [case], found.steps)
             found = shorter if isinstance(shorter, Derived) else found
     return found

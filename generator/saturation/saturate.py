@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, product
+from math import prod
 
 from xflow.core.constraint import Constraint
 from xflow.core.errors import ShapeError
@@ -36,6 +37,9 @@ MAX_NODES = 10_000
 
 MAX_MATCHES = 100_000
 """Matches in one step at which no more are looked for."""
+
+MAX_ELEMENTS = 1_000
+"""Elements of a constant up to which it is computed, and compared with others."""
 
 MAX_EXPONENT = 64
 MAX_NUMBER = 2**100
@@ -140,11 +144,29 @@ class _EMatcher(Matcher):
 _NOTHING = Graph(())
 
 
+def _elements(term: Value) -> tuple[Fraction, ...] | None:
+    """The elements of a term without leaves; None where they are too many, or not rational."""
+    extents = [size for size in term.shape if isinstance(size, int)]
+    if len(extents) < len(term.shape) or prod(extents) > MAX_ELEMENTS:
+        return None
+    made: list[Fraction] = []
+    for index in product(*map(range, extents)):
+        try:
+            element = evaluate(read(term, index), {}, {})
+        except (ArithmeticError, ValueError, ShapeError):
+            return None
+        if isinstance(element, bool) or not isinstance(element, Fraction | int):
+            return None
+        made.append(Fraction(element))
+    return tuple(made)
+
+
 class Saturation:
     """An e-graph that grows by rules.
 
     Rules of several outputs that have no input in common are tried on the given `outputs` alone,
-    since they match any two values. `facts` are known of leaves.
+    since they match any two values. `facts` are known of leaves. With `folds`, tensors that are
+    made of constants alone are equal where their elements are.
     """
 
     def __init__(
@@ -153,10 +175,15 @@ class Saturation:
         outputs: Sequence[Value],
         facts: Iterable[tuple[Value, Fact]] = (),
         max_nodes: int = MAX_NODES,
+        *,
+        folds: bool = False,
     ):
         self.egraph = EGraph()
         self.database = database
         self.max_nodes = max_nodes
+        self.folds = folds
+        self._elements: dict[Value, tuple[Fraction, ...] | None] = {}
+        """Of terms of constants; None where they are too many, or not rational."""
         self._outputs = tuple(outputs)
         self._seen: set[object] = set()
         self.is_full = False
@@ -207,6 +234,52 @@ class Saturation:
             members = [member for op in operators for member in self.egraph.members(value, op)]
             any(map(self._compute_node, members))  # one is enough
         self.egraph.rebuild()
+        if self.folds:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Unite the classes of constants, numbers aside, that have the same elements."""
+        egraph = self.egraph
+        constants: dict[Value, Value] = {}
+        """For a class a term of constants alone that it contains."""
+        found: dict[object, Value] = {}
+        pending = [value for value in egraph.classes() if value.type.dtype == "FLOAT"]
+        while True:
+            rest = []
+            for value in pending:
+                term = self._constant_term(value, constants)
+                if term is None:
+                    rest.append(value)
+                    continue
+                constants[value] = term
+                elements = self._elements_of(term) if value.shape else None
+                if elements is not None:
+                    first = found.setdefault((value.type, elements), term)
+                    egraph.union(egraph.add(term), egraph.add(first), Computed())
+            if len(rest) == len(pending) or not any(value.shape for value in constants):
+                break
+            pending = rest
+        egraph.rebuild()
+
+    def _constant_term(self, value: Value, known: Mapping[Value, Value]) -> Value | None:
+        """A member of a class whose inputs are in classes of `known` constants, made of these."""
+        egraph = self.egraph
+        for op in egraph.operators(value):
+            if not isinstance(op, Operator) or op.schematic:
+                continue
+            for member in egraph.members(value, op):
+                node = member.node
+                sources = [known.get(egraph.canonical(source)) for source in node.inputs]
+                terms = [term for term in sources if term is not None]
+                if len(terms) == len(sources):
+                    return apply(op, terms, node.attributes, dtype="FLOAT")[member.index]
+        return None
+
+    def _elements_of(self, term: Value) -> tuple[Fraction, ...] | None:
+        """The elements of a term of constants, exactly."""
+        if term not in self._elements:
+            self._elements[term] = _elements(term)
+        return self._elements[term]
 
     def _compute_node(self, value: Value) -> bool:
         """Find the number that a node gives for numbers; False if there is none."""

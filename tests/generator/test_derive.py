@@ -550,6 +550,32 @@ def assert_is_true(chain: Sequence[Step]) -> None:
         np.testing.assert_allclose(other, first, rtol=1e-9)
 
 
+SHORTCUT = """rule shortcut
+  in x[N, C, H, W] w[C, C, 1, 1]
+  from Conv(x, {left})
+  to Conv(x, {right})
+"""
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "follows"),
+    [
+        (
+            "Reshape(Eye(n=C), shape=[C, C, 1, 1])",
+            "IdentityKernel(channels=C, kernel=[1, 1])",
+            True,
+        ),
+        ("Mul(Ones(shape=[C, C, 1, 1]), 1/4)", "Div(Ones(shape=[C, C, 1, 1]), 4)", True),
+        ("Mul(Ones(shape=[C, C, 1, 1]), 1/4)", "Div(Ones(shape=[C, C, 1, 1]), 3)", False),
+        ("Add(w, Zeros(shape=[C, C, 1, 1]))", "Add(w, Eye(n=C))", False),
+    ],
+)
+def test_constants_are_equal_where_their_elements_are(left: str, right: str, follows: bool) -> None:
+    (rule,) = parse_rules(SHORTCUT.format(left=left, right=right))
+    assert isinstance(derive_claim(rule, [], infer=False), Derived) == follows
+    assert isinstance(derive(rule, []), NotDerived)
+
+
 def test_saturation_keeps_to_its_limit() -> None:
     x = leaf("x", VECTOR)
     search = Saturation(DATABASE, [apply("Relu", [x])[0]], max_nodes=200)
