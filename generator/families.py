@@ -6,6 +6,7 @@ Each vocabulary has few inputs and one theme. What it finds does not depend on a
 from __future__ import annotations
 
 from xflow.generator.vocabularies.activations import ACTIVATIONS
+from xflow.generator.vocabularies.algebra import ALGEBRA
 from xflow.generator.vocabularies.attention import ATTENTION
 from xflow.generator.vocabularies.batched_heads import BATCHED_HEADS
 from xflow.generator.vocabularies.borders import BORDERS
@@ -22,6 +23,7 @@ from xflow.generator.vocabularies.layers import LAYERS
 from xflow.generator.vocabularies.linear import LINEAR
 from xflow.generator.vocabularies.logic import LOGIC
 from xflow.generator.vocabularies.movement import MOVEMENT
+from xflow.generator.vocabularies.multiples import MULTIPLES
 from xflow.generator.vocabularies.normalization import NORMALIZATION
 from xflow.generator.vocabularies.padded_channels import PADDED_CHANNELS
 from xflow.generator.vocabularies.parts import INNER_PARTS, PARTS
@@ -35,7 +37,9 @@ from xflow.generator.vocabularies.rotary import ROTARY
 from xflow.generator.vocabularies.rows import GATHERED_ROWS, ROWS_FAMILY
 from xflow.generator.vocabularies.sequences import SEQUENCES
 from xflow.generator.vocabularies.shapes import SHAPES
+from xflow.generator.vocabularies.sums import SUMS
 from xflow.generator.vocabularies.trivial import TRIVIAL
+from xflow.generator.vocabularies.views import VIEWS
 from xflow.generator.vocabulary import Family
 
 DEFINITIONS = Family(
@@ -47,6 +51,7 @@ FAMILIES = (
     ACTIVATIONS,
     LOGIC,
     DECIDED,
+    ALGEBRA,
     LINEAR,
     LAYERS,
     PARTS,
@@ -54,8 +59,10 @@ FAMILIES = (
     ROWS_FAMILY,
     GATHERED_ROWS,
     SHAPES,
+    VIEWS,
     REDUCTIONS,
     MOVEMENT,
+    SUMS,
     NORMALIZATION,
     CONVOLUTION,
     CHANNELS,
@@ -64,6 +71,7 @@ FAMILIES = (
     TOKENS_FAMILY,
     BORDERS,
     POOLING,
+    MULTIPLES,
     PADDED_CHANNELS,
     FILLED_CHANNELS,
     SEQUENCES,

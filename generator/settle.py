@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from xflow.core.value_conditions import NONZERO, SIGNS, Fact, fact_of
+from xflow.core.value_conditions import NONNEGATIVE, NONZERO, POSITIVE, SIGNS, Fact, fact_of
 from xflow.generator.generalization.generalize import plausible, reads_all
 from xflow.generator.generalization.outputs import output_rules
 from xflow.generator.generalization.splits import split_rules
@@ -50,12 +50,20 @@ class Settled:
 
 
 def settle(rule: Rule, seed: int) -> Settled:
-    """Prove `rule`, and what follows from it.
+    """Prove `rule`, and what follows from it; of the signs that it asks for, without or weaker.
 
     Where a rule of all outputs says more, that is what is proved, and it is the rule of the
     verdict: from it `rule` follows, which is asked only if it cannot be shown.
     """
     (rule,) = parse_rules(str(replace(rule, any_rank=False)))
+    for weaker in _of_weaker_signs(rule):
+        settled = _settle_as_stated(weaker, seed)
+        if settled.fate is Fate.PROVED:
+            return settled
+    return _settle_as_stated(rule, seed)
+
+
+def _settle_as_stated(rule: Rule, seed: int) -> Settled:
     for whole in output_rules(rule):
         settled = settle(whole, seed) if plausible(whole, seed) else None
         if settled and settled.fate is Fate.PROVED:
@@ -83,6 +91,20 @@ def settle(rule: Rule, seed: int) -> Settled:
         rule = replace(rule, reverse=None)
     splits = tuple(settle(each, seed) for each in split_rules([rule]) if plausible(each, seed))
     return Settled(rule, Fate.PROVED, "", verdict.certificate, splits)
+
+
+def _of_weaker_signs(rule: Rule) -> Iterator[Rule]:
+    """The rule without the signs that it asks of inputs and numbers, and with weaker ones."""
+    facts = {text: fact_of(text, rule.value_names) for text in rule.where}
+    signs = {text: fact for text, fact in facts.items() if fact and fact.relation in SIGNS}
+    if signs:
+        yield replace(rule, where=tuple(text for text in rule.where if text not in signs))
+    if any(fact.relation == POSITIVE for fact in signs.values()):
+        weaker = {
+            text: str(replace(fact, relation=NONNEGATIVE)) if fact.relation == POSITIVE else text
+            for text, fact in signs.items()
+        }
+        yield replace(rule, where=tuple(weaker.get(text, text) for text in rule.where))
 
 
 def _of_something(rule: Rule) -> Proved | None:

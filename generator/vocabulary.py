@@ -42,6 +42,9 @@ class Input:
     positive: bool = False
     """Drawn without negative elements, where a function is defined for no others. The prover does
     not assume it."""
+    sign: str = ""
+    """``> 0`` for an input of which rules may say that, as of a scale, and ``>= 0``. They do where
+    they are not proved without, or of a weaker sign."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,6 +113,8 @@ class Vocabulary:
     """Draw elements that are often equal and often 0, for comparisons."""
     reals: Mapping[Fraction, str] = field(default_factory=dict)
     """Numbers that stand for real symbols of rules, such as an epsilon: they mean nothing else."""
+    signs: Mapping[str, str] = field(default_factory=dict)
+    """The signs that rules may ask of these symbols, see `Input.sign`."""
     literal: frozenset[str] = frozenset()
     """Operators whose integers stand for themselves in every rule."""
     by_example: bool = False
@@ -117,6 +122,9 @@ class Vocabulary:
     `Reshape` splits and merges, which channels a convolution groups, which extents a constant has.
     Sizes that mean different things must differ then. The end of a slice is free from the start,
     and a convolution may be required to have one group."""
+    searched: bool = True
+    """Whether the search is to have its rules: if not, those that no others explain are in the base
+    alone, as of two ways to write one thing that costs the same in both."""
     alike: bool = False
     """Whether equal numbers that attributes of one name have may be one symbol of a rule, whatever
     operators have them, as where a stride goes from a pool into a convolution."""
@@ -127,7 +135,7 @@ class Vocabulary:
     @property
     def drawn(self) -> Drawn:
         """How elements of inputs are drawn."""
-        positive = frozenset(item.name for item in self.inputs if item.positive)
+        positive = frozenset(item.name for item in self.inputs if item.positive or item.sign)
         return Drawn(positive, self.reach, self.ties)
 
 

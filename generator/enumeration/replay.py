@@ -22,7 +22,7 @@ def other_sizes(vocabulary: Vocabulary, *, apart: bool = False) -> dict[str, Val
 
     In an enumeration, axes of different names have the same extent, and an equation may hold for
     that reason alone; but few terms fit where the extents differ. The extents of kernels stay,
-    since padding depends on them; so does an extent of 1.
+    since padding depends on them; so do those that rules are stated for alone, such as 1.
     """
     names = dict.fromkeys(name for item in vocabulary.inputs for name in item.names)
     more = {name: i + 2 if apart else 1 for i, name in enumerate(names)}
@@ -36,10 +36,10 @@ def _larger(item: Input, vocabulary: Vocabulary, more: Mapping[str, int]) -> tup
     if item.any_shape:
         return (MANY,)
     weight = item.sort in vocabulary.free
-    axes = zip(item.sizes, item.names, item.vector, strict=True)
+    axes = zip(item.sizes, item.names, item.vector, item.literal, strict=True)
     return tuple(
-        size if size == 1 or (vector and weight) else size + more[name]
-        for size, name, vector in axes
+        size if literal or (vector and weight) else size + more[name]
+        for size, name, vector, literal in axes
     )
 
 

@@ -134,7 +134,7 @@ class _Names:
         kinds: dict[object, int] = {}
         self._kinds: dict[str, int] = {}
         for item in vocabulary.inputs:
-            kind = (item.sort, item.dims, item.sizes, item.dtype, item.positive)
+            kind = (item.sort, item.dims, item.sizes, item.dtype, item.positive, item.sign)
             self._kinds[item.name] = kinds.setdefault(kind, len(kinds))
         words = "|".join(map(re.escape, self._kinds))
         # Neither an operator, nor an attribute, nor a word that is an attribute's value.

@@ -16,6 +16,7 @@ from xflow.core.node import TensorType, Value, apply, leaf
 from xflow.core.registry import Array, Attribute, Operator, RealSymbol
 from xflow.core.size import Size, coefficient_of, evaluate, free_symbols, substitute
 from xflow.core.sorts import BOOL, REAL
+from xflow.core.value_conditions import SIGNS
 from xflow.generator.drawn import random_dyadics
 from xflow.rewriting.instance import Instance, attribute_symbols, leaf_name
 from xflow.verifier.refutation.refute import index_ranges, real_symbols
@@ -131,6 +132,9 @@ def _compare(instance: Instance, values: dict[str, int], rng: np.random.Generato
         else:
             kind = np.bool_ if value.type.dtype == BOOL else np.int64
             feeds[name] = rng.integers(low, max(high, low + 1), shapes[name]).astype(kind)
+    for fact in instance.facts:
+        if fact.relation in SIGNS and fact.name in feeds:
+            feeds[fact.name] = np.abs(feeds[fact.name])
     reals: dict[str, Fraction] = {}
     left = concrete(instance.lhs, leaves, values, reals)
     right = concrete(instance.rhs, leaves, values, reals)

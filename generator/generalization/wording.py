@@ -104,7 +104,17 @@ class Wording:
         params = [("*" if name in self.vectors else "") + str(self.names[name]) for name in used]
         params += [f"{name}:real" for name in self._reals()]
         ranks = self.vocabulary.ranks if self.places else (0,)
-        return Rule(name, " ".join(inputs), lhs, rhs, " ".join(params), ranks)
+        where = tuple(self._signs(leaves))
+        return Rule(name, " ".join(inputs), lhs, rhs, " ".join(params), ranks, where)
+
+    def _signs(self, leaves: Mapping[str, str]) -> Iterator[str]:
+        """The signs that the rule may ask of inputs and of real symbols."""
+        for i, item in enumerate(self.skeleton.inputs):
+            if item.sign:
+                yield f"{leaves[f't{i}']} {item.sign}"
+        for name in self._reals():
+            if name in self.vocabulary.signs:
+                yield f"{name} {self.vocabulary.signs[name]}"
 
     def _leaf_names(self) -> dict[str, str]:
         letters: dict[str, list[str]] = {}

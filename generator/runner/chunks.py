@@ -85,7 +85,7 @@ class Explore(Chunk[Explored]):
         wanted: list[ProposalCode] = []
         idle: list[ProposalCode] = []
         for item in proposals:
-            if not is_idle(item, self.vocabulary):
+            if self.vocabulary.searched and not is_idle(item, self.vocabulary):
                 wanted.append(_code(item))
             elif may_matter(item):
                 idle.append(_code(item))

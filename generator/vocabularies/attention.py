@@ -350,10 +350,39 @@ def _merged(op: Attention) -> Vocabulary:
     )
 
 
+def _changed_values(op: Attention) -> Vocabulary:
+    """Weighted values that are projected or scaled, and weights of such values.
+
+    Linear maps of features go past the weights; a bias does not, where a mask covers a row.
+    """
+    plain = (QUERY, KEY, VALUE)
+    return attended(
+        f"changed values of {op.name}",
+        (
+            *HEADS_FIRST,
+            *masks("S L", (QUERIES, KEYS), "adeg"),
+            Input("w", "weight", "E F", (WIDTH, PAST)),
+            Input("t", "gain", "E", (WIDTH,)),
+        ),
+        (
+            *steps("""
+                changed = MatMul(value, weight) | Mul(value, gain)
+                out = MatMul(heads, weight) | Mul(heads, gain)
+            """),
+            *_uses(op, plain, "heads"),
+            *_uses(op, (*plain[:2], "changed"), OUT),
+        ),
+        (0,) * 4,
+        free=frozenset({"weight", "gain"}),
+    )
+
+
 def _of_each() -> Iterator[Vocabulary]:
     """The laws of each attention that is declared, by its traits."""
     for op in ALONE:
         causal = "causal" in op.traits
+        if not op.traits:
+            yield _changed_values(op)
         if not op.cached:
             yield _grouped(op)
         elif not causal:

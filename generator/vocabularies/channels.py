@@ -57,6 +57,29 @@ BATCH_NORMALIZATION = Vocabulary(
     chain=True,
 )
 
+SHIFTED = Vocabulary(
+    "batch normalisation of what is shifted",
+    (
+        X_INPUT,
+        Input("k", "flat", "C *1", (C, 1)),
+        *(_vector(name) for name in "acu"),
+        Input("v", "variance", "C", (C,), positive=True),
+    ),
+    steps(f"""
+        row = Reshape(flat, shape=({C},))
+        mean = Sub(vector, row)
+        y = Add(x, flat)
+        out = BatchNormalization(y, vector, vector, vector, variance, epsilon=SYMBOL)
+        out = BatchNormalization(x, vector, vector, mean, variance, epsilon=SYMBOL)
+    """),
+    (2, 2, 2),
+    free=FREE | {"flat", VECTOR, "variance"},
+    exact=False,
+    ranks=SPATIAL,
+    roots=frozenset({OUT}),
+    reals={SYMBOL: "epsilon"},
+)
+
 AFFINE = Vocabulary(
     "scale and shift by channel",
     (X_INPUT, SCALE_INPUT, OTHER_SCALE, Input("a", "flat", "C *1", (C, 1)), _vector("b")),
@@ -258,6 +281,7 @@ CHANNELS = Family(
     "channels",
     (
         BATCH_NORMALIZATION,
+        SHIFTED,
         AFFINE,
         SLOPES,
         LAST_SLOPES,

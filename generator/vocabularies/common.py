@@ -22,9 +22,9 @@ def anywhere(name: str, *, positive: bool = False) -> Input:
     return Input(name, X, "...", (5,), positive=positive)
 
 
-def scalar(name: str, sort: str) -> Input:
-    """An input of shape []."""
-    return Input(name, sort, "", ())
+def scalar(name: str, sort: str, *, sign: str = "") -> Input:
+    """An input of shape []; for `sign` see `Input.sign`."""
+    return Input(name, sort, "", (), sign=sign)
 
 
 def binary(*names: str) -> tuple[Production, ...]:

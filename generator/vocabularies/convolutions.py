@@ -197,8 +197,25 @@ PADDED = Vocabulary(
     ranks=SPATIAL,
 )
 
+TRANSPOSED = Vocabulary(
+    "transposed convolutions of one pixel",
+    (_image("x"), Input("w", KERNEL, "I O *1", (C, C, 1)), _bias("b")),
+    steps("""
+        turned = Transpose(kernel, perm=(1, 0, 2))
+        out = ConvTranspose(x, kernel) | ConvTranspose(x, kernel, bias)
+        out = Conv(x, turned) | Conv(x, turned, bias)
+    """),
+    (1, 1),
+    free=FREE,
+    ranks=SPATIAL,
+    roots=frozenset({"out"}),
+)
+
 CONVOLUTION = Family(
     "convolution",
-    (SUMS, SIZES, IDENTITIES, SCALES, SHIFTS, FLAT, DIAGONALS, DEPTHWISE, CONCATS, PADDED),
+    (
+        *(SUMS, SIZES, IDENTITIES, SCALES, SHIFTS, FLAT, DIAGONALS, DEPTHWISE, CONCATS, PADDED),
+        TRANSPOSED,
+    ),
     about="convolutions, and what can be moved into their weights",
 )

@@ -56,6 +56,32 @@ CHOICES = Vocabulary(
     roots=frozenset({X}),
 )
 
+CHOSEN = stages(
+    "functions of choices",
+    (_condition("c"), _value("x"), _value("y"), _value("z")),
+    steps("""
+        f = Elementwise(x) | Elementwise(x, x)
+        chosen = Where(truth, x, x)
+        out = Where(truth, f, f) | Elementwise(chosen) | Elementwise(chosen, x)
+    """),
+    (0,) * 4,
+)
+"""Whatever is done on both sides is done to what is chosen."""
+
+BETWEEN = stages(
+    "comparisons with several",
+    (_value("x"), _value("y"), _value("z")),
+    steps("""
+        test = Less(x, x) | LessOrEqual(x, x)
+        top = Max(x, x)
+        bottom = Min(x, x)
+        out = And(test, test) | Or(test, test) | Less(x, top | bottom) | Less(top | bottom, x)
+        out = LessOrEqual(x, top | bottom) | LessOrEqual(top | bottom, x)
+    """),
+    (0,) * 4,
+    ties=True,
+)
+
 EXTREMES = Vocabulary(
     "choices by order",
     (_value("x"), _value("y")),
@@ -97,6 +123,6 @@ EXPONENTIALS = stages(
 
 LOGIC = Family(
     "logic",
-    (BOOLEANS, ORDERS, CHOICES, EXTREMES, EXPONENTIALS),
+    (BOOLEANS, ORDERS, CHOICES, CHOSEN, BETWEEN, EXTREMES, EXPONENTIALS),
     about="comparisons, choices between tensors, and Booleans",
 )

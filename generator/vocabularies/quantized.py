@@ -100,6 +100,87 @@ def _moved(
     )
 
 
+def _moved_codes(
+    name: str,
+    dims: str,
+    sizes: tuple[int, ...],
+    op: str,
+    *places: Input,
+    ranks: tuple[int, ...] = (0,),
+    **how: Attribute,
+) -> Vocabulary:
+    """Codes that are moved before they become reals or behind, and reals before they are codes.
+
+    One scale and one zero are those of all elements, wherever they are.
+    """
+    moves = choices(**{key: [value] for key, value in how.items()})
+    more = tuple(item.sort for item in places)
+    return Vocabulary(
+        name,
+        (
+            Input("x", CODED, dims, sizes, dtype=TYPES[SIGNED]),
+            Input("y", X, dims, sizes),
+            Input("s", SCALE, "", ()),
+            Input("z", ZERO, "", (), dtype=TYPES[SIGNED]),
+            *places,
+        ),
+        (
+            Production(op, (CODED, *more), MOVED, moves),
+            Production("DequantizeLinear", (MOVED, SCALE, ZERO), OUT),
+            Production("DequantizeLinear", (CODED, SCALE, ZERO), MADE),
+            Production(op, (MADE, *more), OUT, moves),
+            Production(op, (X, *more), LATER, moves),
+            Production("QuantizeLinear", (LATER, SCALE, ZERO), OUT, choices(to=[SIGNED])),
+            Production("QuantizeLinear", (X, SCALE, ZERO), LAST, choices(to=[SIGNED])),
+            Production(op, (LAST, *more), OUT, moves),
+        ),
+        (0,) * 3,
+        free=frozenset({ZERO, SCALE, *more}),
+        exact=False,
+        ranks=ranks,
+        roots=frozenset({OUT}),
+        by_example=not ranks[-1],
+    )
+
+
+CODES_MOVED = (
+    _moved_codes("codes with turned axes", "B n m", (2, N, K), "Transpose", perm=(0, 2, 1)),
+    _moved_codes("codes of heads", "B n h d", (2, N, 5, K), "Transpose", perm=(0, 2, 1, 3)),
+    _moved_codes("codes, channels last", "N C H W", (2, N, 5, K), "Transpose", perm=(0, 2, 3, 1)),
+    _moved_codes("codes, channels first", "N H W C", (2, N, 5, K), "Transpose", perm=(0, 3, 1, 2)),
+    _moved_codes("codes split", "B n M", (2, N, 5 * K), "Reshape", shape=(2, N, 5, K)),
+    _moved_codes("codes merged", "B n h d", (2, N, 5, K), "Reshape", shape=(2, N, 5 * K)),
+    _moved_codes(
+        "gathered codes",
+        "v *D",
+        (N, K),
+        "Gather",
+        Input("i", "places", "l", (2,), dtype="INT64"),
+        ranks=RANKS,
+        axis=0,
+    ),
+)
+SCALED_CODES = Vocabulary(
+    "codes and their scale",
+    (
+        Input("x", X, "*S", (S,), dtype=TYPES[UNSIGNED]),
+        Input("s", SCALE, "", ()),
+        Input("z", ZERO, "", (), dtype=TYPES[UNSIGNED]),
+    ),
+    (
+        numbers("one", 1),
+        Production("DequantizeLinear", (X, "one", ZERO), MADE),
+        Production("DequantizeLinear", (X, SCALE, ZERO), OUT),
+        Production("Mul", (MADE, SCALE), OUT),
+    ),
+    (1, 1, 1),
+    free=frozenset({ZERO, SCALE}),
+    exact=False,
+    ranks=RANKS,
+    roots=frozenset({OUT}),
+)
+
+
 def _pixels(name: str, sizes: tuple[int, ...], *more: Production) -> Vocabulary:
     """Convolutions of one pixel, of images of these sizes, and products of matrices."""
     return Vocabulary(
@@ -223,6 +304,8 @@ QUANTIZED = Family(
             ranks=RANKS,
             roots=frozenset({OUT}),
         ),
+        *CODES_MOVED,
+        SCALED_CODES,
         _weights("codes of weights", "*S", "", 0),
         _weights("codes of weights, channels first", "O *S", "O", 0),
         _weights("codes of weights, channels second", "I O *S", "O", 1),

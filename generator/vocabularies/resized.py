@@ -94,8 +94,24 @@ TWICE = Vocabulary(
     roots=frozenset({X, "pooled"}),
 )
 
+ONCE = "once"
+SOME = [(1, 1, factor) for factor in (2, 3, 4)]
+AGAIN = Vocabulary(
+    "enlarged by two factors",
+    (X_INPUT,),
+    (
+        Production("Resize", (X,), ONCE, choices(scales=SOME)),
+        Production("Resize", (ONCE,), WIDE, choices(scales=SOME)),
+        Production("Resize", (X,), WIDE, choices(scales=[(1, 1, n) for n in (4, 6, 8, 9, 12, 16)])),
+    ),
+    (0, 0, 0),
+    ranks=SPATIAL,
+    roots=frozenset({WIDE}),
+)
+"""So many pairs of factors that the factor of both is seen to be their product."""
+
 RESIZED = Family(
     "resized",
-    (GATES, ENLARGED, TWICE),
+    (GATES, ENLARGED, TWICE, AGAIN),
     about="images that are enlarged by repeating pixels",
 )

@@ -9,13 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xflow.core.size import Size, symbols
+from xflow.core.value_conditions import is_need
 from xflow.generator.enumeration.enumerate import enumerate_terms
 from xflow.generator.generalization.example import divisions, runs, without_common_factor
 from xflow.generator.generalization.generalize import Generalizer
 from xflow.generator.generalization.propose import propose
 from xflow.generator.settle import Fate, settle
 from xflow.generator.vocabularies import attention, batched_heads, padded_channels, rows
-from xflow.generator.vocabulary import Vocabulary
+from xflow.generator.vocabularies.common import stages
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabulary import Input, Vocabulary
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 
@@ -161,3 +164,39 @@ def test_that_a_number_is_not_0_makes_no_rule_of_an_accident() -> None:
         "rule candidate\n in x[n]\n param c:real\n from Mul(x, Abs(Sign(Scalar(value=c))))\n to x\n"
     )
     assert settle(rule, 0).fate is Fate.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "sign"),
+    [
+        ("Neg(Mul(x, s))", "Mul(Neg(x), s)", None),
+        ("Relu(Mul(x, s))", "Mul(Relu(x), s)", "s >= 0"),
+        ("Relu(Div(x, s))", "Div(Relu(x), s)", "s > 0"),
+    ],
+)
+def test_a_rule_asks_for_no_more_of_a_sign_than_it_needs(
+    left: str, right: str, sign: str | None
+) -> None:
+    rule = settled(f" in x[...] s[...]\n from {left}\n to {right}\n where s > 0")
+    signs = {text for text in rule.where if not is_need(text, rule.value_names)}
+    assert signs == ({sign} if sign else set())
+
+
+def test_the_sign_of_an_input_makes_no_rule_of_what_is_false_for_it() -> None:
+    (rule,) = parse_rules(
+        "rule candidate\n in x[...] s[...]\n from Relu(Add(x, s))\n to Add(Relu(x), s)\n"
+        " where s > 0\n"
+    )
+    assert settle(rule, 0).fate is Fate.REFUTED
+
+
+def test_inputs_with_a_sign_are_stated_with_it() -> None:
+    scales = stages(
+        "scaled",
+        (Input("x", "x", "...", (5,)), Input("s", "scale", "...", (5,), sign="> 0")),
+        steps("scaled = Mul(x, scale); f = Relu(x); out = Relu(scaled) | Mul(f, scale)"),
+        (0,) * 3,
+    )
+    assert {(rule.lhs, rule.where) for rule in first_rules(scales)} == {
+        ("Relu(Mul(x, s))", ("s > 0",))
+    }

@@ -1,0 +1,105 @@
+"""Vocabularies of what a factor goes past: functions, reductions and pools of multiples.
+
+A factor that is not negative goes past whatever keeps order. The rules say so of it, since it is a
+scale that is known: a constant, or one that an analysis shows to be positive.
+"""
+
+from __future__ import annotations
+
+from xflow.generator.vocabularies.common import OUT, SYMBOL, X, scalar, stages
+from xflow.generator.vocabularies.convolutions import SPATIAL, C, S
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabularies.parts import LAST, SECOND, Layout
+from xflow.generator.vocabulary import Family, Input, Vocabulary
+
+SCALE = "scale"
+
+ANYWHERE = stages(
+    "functions of positive multiples",
+    (
+        Input("x", X, "...", (5,)),
+        Input("y", X, "...", (5,)),
+        Input("s", SCALE, "...", (5,), sign="> 0"),
+    ),
+    steps("""
+        zero = 0
+        scaled = Mul(x, scale)
+        quotient = Div(x, scale)
+        f = Relu(x) | Abs(x) | LeakyRelu(x, alpha=SYMBOL) | Max(x, x) | Min(x, x | zero)
+        out = Relu(scaled) | Abs(scaled) | LeakyRelu(scaled, alpha=SYMBOL)
+        out = Max(scaled, scaled) | Min(scaled, scaled | zero) | Mul(f, scale)
+        out = Relu(quotient) | Abs(quotient) | LeakyRelu(quotient, alpha=SYMBOL) | Div(f, scale)
+        scale = Abs(scale) | Relu(scale)
+    """),
+    (1,) * 4,
+    free=frozenset({SCALE}),
+    roots=frozenset({OUT, SCALE}),
+    reals={SYMBOL: "alpha"},
+)
+
+SYMBOLS = stages(
+    "functions of multiples by a positive number",
+    (Input("x", X, "...", (5,)), Input("y", X, "...", (5,))),
+    steps("""
+        c = SYMBOL
+        scaled = Mul(x, c)
+        f = Relu(x) | Abs(x) | Max(x, x) | Min(x, x)
+        out = Relu(scaled) | Abs(scaled) | Max(scaled, scaled) | Min(scaled, scaled) | Mul(f, c)
+    """),
+    (1,) * 4,
+    reals={SYMBOL: "a"},
+    signs={"a": "> 0"},
+)
+
+
+def _reduced(layout: Layout) -> Vocabulary:
+    """Reductions of multiples; norms of any, and extremes of those by what is not negative."""
+    way = f"axes=({layout.axis},), keepdims=1"
+    column = layout.column("u", "column")
+    line = Input("s", SCALE, column.dims, column.sizes, sign="> 0")
+    return stages(
+        f"reductions of multiples along {layout.name}",
+        (layout.input("x"), column, line),
+        steps(f"""
+            scaled = Mul(x, column)
+            shrunk = Div(x, column)
+            size = Abs(column)
+            square = Mul(column, column)
+            power = ReduceSumSquare(x, {way})
+            norm = ReduceL1(x, {way}) | ReduceL2(x, {way})
+            out = ReduceL1(scaled | shrunk, {way}) | ReduceL2(scaled | shrunk, {way})
+            out = ReduceSumSquare(scaled | shrunk, {way})
+            out = Mul(norm, size) | Div(norm, size) | Mul(power, square) | Div(power, square)
+            positive = Mul(x, scale)
+            extreme = ReduceMax(x, {way}) | ReduceMin(x, {way})
+            out = ReduceMax(positive, {way}) | ReduceMin(positive, {way}) | Mul(extreme, scale)
+        """),
+        (1,) * 5,
+        free=frozenset({SCALE}),
+        ranks=layout.ranks,
+    )
+
+
+WINDOWS = "kernel_shape=(3,), pads=(1, 0), strides=(2,)"
+POOLED = stages(
+    "pools of positive multiples",
+    (
+        Input("x", X, "N C *S", (2, C, S)),
+        Input("s", SCALE, "C *1", (C, 1), sign="> 0"),
+        scalar("k", SCALE, sign="> 0"),
+    ),
+    steps(f"""
+        scaled = Mul(x, scale)
+        pooled = MaxPool(x, {WINDOWS}) | GlobalMaxPool(x)
+        out = MaxPool(scaled, {WINDOWS}) | GlobalMaxPool(scaled) | Mul(pooled, scale)
+    """),
+    (0,) * 4,
+    free=frozenset({SCALE}),
+    ranks=SPATIAL,
+)
+
+MULTIPLES = Family(
+    "multiples",
+    (ANYWHERE, SYMBOLS, *(_reduced(layout) for layout in (SECOND, LAST)), POOLED),
+    about="factors past functions, reductions and pools",
+)

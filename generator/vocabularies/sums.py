@@ -1,0 +1,140 @@
+"""Vocabularies of sums of products: by ones, of squares of differences, of merged heads.
+
+A sum of products is a product of matrices, and moments and distances are sums of products.
+"""
+
+from __future__ import annotations
+
+from xflow.generator.vocabularies.common import X, stages
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabularies.parts import LAST, SECOND, Layout
+from xflow.generator.vocabulary import Family, Input, Vocabulary
+
+BATCHES = (0, 1, 2, 3)
+ROWS = "axes=(1,), keepdims=1"
+N, M, D = 3, 5, 7
+
+
+def _moments(name: str, square: str) -> Vocabulary:
+    """The variance as the mean of squared deviations, and by the mean of squares."""
+    own, deviated, known = map(square.format, ("x", "deviation", "mean"))
+    return stages(
+        f"variances, squares as {name}",
+        (Input("x", X, "*B n", (3, 4)),),
+        steps(f"""
+            two = 2
+            mean = ReduceMean(x, {ROWS})
+            deviation = Sub(x, mean)
+            square = {deviated}
+            own = {own}
+            second = ReduceMean(own, {ROWS})
+            known = {known}
+            variance = ReduceMean(square, {ROWS}) | Sub(second, known)
+        """),
+        (3,) * 7,
+        ranks=BATCHES,
+        roots=frozenset({"variance"}),
+    )
+
+
+ONES = stages(
+    "sums as products by ones",
+    (Input("x", X, "*B n m", (2, N, M)), Input("v", "vector", "m", (M,))),
+    steps(f"""
+        ones = Ones(shape=({M}, 1))
+        row = Ones(shape=(1, {N}))
+        column = Unsqueeze(vector, axes=(1,))
+        weighted = Mul(x, vector)
+        out = MatMul(x, ones | column) | MatMul(row, x)
+        out = ReduceSum(x | weighted, axes=(2,), keepdims=1) | ReduceSum(x, axes=(1,), keepdims=1)
+    """),
+    (1,) * 4,
+    free=frozenset({"vector"}),
+    ranks=(0, 1, 2),
+    by_example=True,
+)
+
+DISTANCES = stages(
+    "squared distances",
+    (Input("x", "one", "n 1 d", (N, 1, D)), Input("y", "other", "1 m d", (1, M, D))),
+    steps("""
+        two = 2
+        difference = Sub(one, other)
+        square = Pow(difference, two)
+        own = Pow(one, two)
+        others = Pow(other, two)
+        length = ReduceSum(own, axes=(2,), keepdims=0)
+        lengths = ReduceSum(others, axes=(2,), keepdims=0)
+        total = Add(length, lengths)
+        rows = Squeeze(one, axes=(1,))
+        lines = Squeeze(other, axes=(0,))
+        columns = Transpose(lines, perm=(1, 0))
+        product = MatMul(rows, columns)
+        double = Mul(product, two)
+        out = ReduceSum(square, axes=(2,), keepdims=0) | Sub(total, double)
+    """),
+    (3,) * 13,
+)
+
+HEADS = 2
+MERGED = stages(
+    "projections of merged heads",
+    (
+        Input("x", X, "B h S D", (2, HEADS, N, D)),
+        Input("w", "weight", "h D K", (HEADS, D, M)),
+    ),
+    steps(f"""
+        turned = Transpose(x, perm=(0, 2, 1, 3))
+        rows = Reshape(turned, shape=(2, {N}, {HEADS * D}))
+        whole = Reshape(weight, shape=({HEADS * D}, {M}))
+        each = MatMul(x, weight)
+        out = MatMul(rows, whole) | ReduceSum(each, axes=(1,), keepdims=0)
+    """),
+    (1,) * 5,
+    free=frozenset({"weight"}),
+    by_example=True,
+)
+
+TWO = stages(
+    "weights of two",
+    (Input("x", X, "*B 1", (3, 1)), Input("y", X, "*B 1", (3, 1))),
+    steps("""
+        both = Concat(x, x, axis=1)
+        weights = Softmax(both, axis=1)
+        margin = Sub(x, x)
+        out = Slice(weights, starts=(0,), ends=(1,), axes=(1,), steps=(1,))
+        out = Slice(weights, starts=(1,), ends=(2,), axes=(1,), steps=(1,)) | Sigmoid(margin)
+    """),
+    (0,) * 4,
+    ranks=BATCHES,
+    literal=frozenset({"Slice"}),
+)
+
+
+def _differences(layout: Layout) -> Vocabulary:
+    """Sums and means of differences, and differences of sums and means."""
+    way = f"axes=({layout.axis},), keepdims=1"
+    return stages(
+        f"sums of differences along {layout.name}",
+        (layout.input("x"), layout.input("y")),
+        steps(f"""
+            difference = Sub(x, x)
+            sum = ReduceSum(x, {way})
+            mean = ReduceMean(x, {way})
+            out = ReduceSum(difference, {way}) | Sub(sum, sum)
+            out = ReduceMean(difference, {way}) | Sub(mean, mean)
+        """),
+        (0,) * 4,
+        ranks=layout.ranks,
+    )
+
+
+SUMS = Family(
+    "sums",
+    (
+        _moments("powers", "Pow({0}, two)"),
+        *(_differences(layout) for layout in (SECOND, LAST)),
+        *(ONES, DISTANCES, MERGED, TWO),
+    ),
+    about="sums of products as products of matrices, moments, distances, and weights of two",
+)

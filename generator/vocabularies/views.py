@@ -1,0 +1,127 @@
+"""Vocabularies of one tensor seen in several ways: axes of extent 1, split rows, repetitions.
+
+Exporters write the same view as a Reshape, a Squeeze or an Unsqueeze.
+"""
+
+from __future__ import annotations
+
+from xflow.generator.vocabularies.common import OUT, X, stages
+from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabularies.parts import FIRST, INNER, LAST, SECOND, Layout
+from xflow.generator.vocabulary import Family, Input, Vocabulary
+
+EXTENTS = {"n": 3, "m": 5, "k": 7}
+
+
+def _single(dims: str, axes: tuple[int, ...], *, gone: bool) -> Vocabulary:
+    """Axes of extent 1 that are put into a tensor of these axes, or taken out of it."""
+    sizes = tuple(EXTENTS.get(name, 1) for name in dims.split())
+    if gone:
+        view, shape = "Squeeze", [n for axis, n in enumerate(sizes) if axis not in axes]
+    else:
+        view, shape = "Unsqueeze", list(sizes)
+        for axis in axes:
+            shape.insert(axis, 1)
+    return Vocabulary(
+        f"axes {axes} {'of' if gone else 'put into'} {dims}",
+        (Input("x", X, dims, sizes),),
+        steps(f"out = {view}(x, axes={axes}) | Reshape(x, shape={tuple(shape)})"),
+        (0, 0),
+        roots=frozenset({OUT}),
+        by_example=True,
+        searched=False,
+    )
+
+
+TAKEN = (
+    ("1 n", (0,)),
+    ("n 1", (1,)),
+    ("1 n m", (0,)),
+    ("n 1 m", (1,)),
+    ("n m 1", (2,)),
+    ("n 1 1", (1, 2)),
+    ("n m 1 1", (2, 3)),
+    ("1 n 1 1", (0, 2, 3)),
+)
+PUT = (
+    ("n", (0,)),
+    ("n", (1,)),
+    ("n", (1, 2)),
+    ("n", (0, 2, 3)),
+    ("n m", (0,)),
+    ("n m", (1,)),
+    ("n m", (2,)),
+    ("n m", (2, 3)),
+    ("n 1 1", (0,)),
+    ("n 1 1", (3,)),
+)
+
+
+def _split(dims: str, sizes: tuple[int, ...]) -> Vocabulary:
+    """Features of rows that are split, behind an operator with a vector and before it."""
+    heads, depth = 3, 4
+    shape = (*sizes, heads, depth)
+    return stages(
+        f"operands of split rows {dims}",
+        (
+            Input("x", X, f"{dims} M", (*sizes, heads * depth)),
+            Input("b", "vector", "M", (heads * depth,)),
+        ),
+        steps(f"""
+            f = Elementwise(x, vector)
+            split = Reshape(x, shape={shape})
+            parts = Reshape(vector, shape={(heads, depth)})
+            out = Reshape(f, shape={shape}) | Elementwise(split, parts)
+        """),
+        (1,) * 3,
+        free=frozenset({"vector"}),
+        by_example=True,
+    )
+
+
+def _repeated(layout: Layout) -> Vocabulary:
+    """A tensor beside itself."""
+    repeats = " | ".join(
+        str(tuple(count if axis == layout.axis else 1 for axis in range(len(layout.sizes))))
+        for count in (2, 3)
+    )
+    join = f"axis={layout.axis}"
+    return Vocabulary(
+        f"repetitions along {layout.name}",
+        (layout.input("x"),),
+        steps(f"out = Tile(x, repeats={repeats}) | Concat(x, x, {join}) | Concat(x, x, x, {join})"),
+        (0, 0),
+        ranks=layout.ranks,
+        roots=frozenset({OUT}),
+        literal=frozenset({"Tile"}),
+    )
+
+
+GATHERED = stages(
+    "places of places",
+    (
+        Input("x", X, "v *D", (7, 4)),
+        Input("i", "places", "n", (5,), dtype="INT64"),
+        Input("j", "some", "k", (4,), dtype="INT64"),
+    ),
+    steps("""
+        rows = Gather(x, places, axis=0)
+        chosen = Gather(places, some, axis=0)
+        out = Gather(rows, some, axis=0) | Gather(x, chosen, axis=0)
+    """),
+    (1,) * 3,
+    free=frozenset({"places", "some"}),
+    ranks=(0, 1, 2, 3),
+)
+
+VIEWS = Family(
+    "views",
+    (
+        *(_single(dims, axes, gone=True) for dims, axes in TAKEN),
+        *(_single(dims, axes, gone=False) for dims, axes in PUT),
+        *(_split("n", (5,)), _split("B n", (2, 5))),
+        *(_repeated(layout) for layout in (FIRST, SECOND, INNER, LAST)),
+        GATHERED,
+    ),
+    about="one tensor seen in several ways: axes of extent 1, split rows, repetitions and places",
+)
