@@ -69,8 +69,8 @@ class _Case:
     right: tuple[Value, ...]
     inputs: Mapping[str, Value]
     facts: Sequence[tuple[Value, Fact]]
-    folds: bool = False
-    """Whether constants are equal where their elements are."""
+    thorough: bool = False
+    """See `derive`."""
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -84,7 +84,7 @@ class _Case:
 
     def search(self, rules: Database, max_nodes: int) -> Saturation:
         """An e-graph of both sides, to be grown by rules."""
-        return Saturation(rules, self.values, self.facts, max_nodes, folds=self.folds)
+        return Saturation(rules, self.values, self.facts, max_nodes, folds=self.thorough)
 
 
 def derive_claim(
@@ -165,10 +165,8 @@ def derive(
         cases = cases_of(rule.instance(rank), rng)
         if isinstance(cases, NotDerived):
             return cases
-        cases = [replace(case, folds=thorough) for case in cases]
+        cases = [replace(case, thorough=thorough) for case in cases]
         found = _at_one_rank(cases, database, steps, max_nodes)
-        if isinstance(found, NotDerived) and thorough:
-            found = _one_by_one(cases, database, steps, max_nodes)
         if isinstance(found, NotDerived):
             return found
         made.append(found)
@@ -186,7 +184,7 @@ def _at_one_rank(
     cases: Sequence[_Case], database: Database, steps: int, max_nodes: int
 ) -> Derived | NotDerived:
     """A derivation by rules that derive all cases of an equation at one rank."""
-    found = NotDerived("there is no case")
+    found: Derived | NotDerived = NotDerived("there is no case")
     for case in cases[:GENERAL]:
         first = _search(case, database, steps, max_nodes)
         if isinstance(first, NotDerived):
@@ -196,7 +194,7 @@ def _at_one_rank(
         if again is not None:
             return replace(first, steps=max(first.steps, again))
         found = NotDerived("what derives it at some sizes does not at others")
-    return found
+    return _one_by_one(cases, database, steps, max_nodes) if cases[0].thorough else found
 
 
 def _one_by_one(
@@ -204,12 +202,15 @@ def _one_by_one(
 ) -> Derived | NotDerived:
     """Derivations of all cases of an equation at one rank, each by whichever rules."""
     made: list[Derived] = []
+    names: dict[str, None] = {}
     for case in cases:
-        found = _meet([case.search(database, max_nodes)], [case], steps)
+        found = _meet([case.search(database.only(names), max_nodes)], [case], steps)
+        if isinstance(found, NotDerived):
+            found = _search(case, database, steps, max_nodes)
         if isinstance(found, NotDerived):
             return found
         made.append(found)
-    names = dict.fromkeys(name for one in made for name in one.rules)
+        names |= dict.fromkeys(found.rules)
     return replace(made[0], steps=max(one.steps for one in made), rules=tuple(names))
 
 
@@ -240,7 +241,10 @@ def _search(case: _Case, database: Database, steps: int, max_nodes: int) -> Deri
     found = _meet(searches, cases, steps)
     if isinstance(found, Derived):  # of the whole, which takes no more steps
         search = case.search(database.only(found.rules), max_nodes)
-        return _meet([search], [case], found.steps)
+        whole = _meet([search], [case], found.steps)
+        if isinstance(whole, NotDerived) and case.thorough:
+            return _meet([case.search(database, max_nodes)], [case], steps)
+        return whole
     return found
 
 

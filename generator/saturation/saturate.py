@@ -144,6 +144,10 @@ class _EMatcher(Matcher):
 _NOTHING = Graph(())
 
 
+def _is_number(term: Value) -> bool:
+    return isinstance(term.node.op, Operator) and term.node.op.name == "Scalar"
+
+
 def _elements(term: Value) -> tuple[Fraction, ...] | None:
     """The elements of a term without leaves; None where they are too many, or not rational."""
     extents = [size for size in term.shape if isinstance(size, int)]
@@ -238,11 +242,12 @@ class Saturation:
             self._fold()
 
     def _fold(self) -> None:
-        """Unite the classes of constants, numbers aside, that have the same elements."""
+        """Unite the classes of constants that have the same elements."""
         egraph = self.egraph
         constants: dict[Value, Value] = {}
         """For a class a term of constants alone that it contains."""
-        found: dict[object, Value] = {}
+        alike: dict[object, list[Value]] = {}
+        """Such terms by their type and elements."""
         pending = [value for value in egraph.classes() if value.type.dtype == "FLOAT"]
         while True:
             rest = []
@@ -252,13 +257,15 @@ class Saturation:
                     rest.append(value)
                     continue
                 constants[value] = term
-                elements = self._elements_of(term) if value.shape else None
+                elements = self._elements_of(term)
                 if elements is not None:
-                    first = found.setdefault((value.type, elements), term)
-                    egraph.union(egraph.add(term), egraph.add(first), Computed())
-            if len(rest) == len(pending) or not any(value.shape for value in constants):
+                    alike.setdefault((value.type, elements), []).append(term)
+            if len(rest) == len(pending) or all(map(_is_number, constants.values())):
                 break
             pending = rest
+        for first, *others in alike.values():
+            for other in others:
+                egraph.union(egraph.add(other), egraph.add(first), Computed())
         egraph.rebuild()
 
     def _constant_term(self, value: Value, known: Mapping[Value, Value]) -> Value | None:

@@ -148,6 +148,7 @@ CODES_MOVED = (
     _moved_codes("codes of heads", "B n h d", (2, N, 5, K), "Transpose", perm=(0, 2, 1, 3)),
     _moved_codes("codes, channels last", "N C H W", (2, N, 5, K), "Transpose", perm=(0, 2, 3, 1)),
     _moved_codes("codes, channels first", "N H W C", (2, N, 5, K), "Transpose", perm=(0, 3, 1, 2)),
+    _moved_codes("codes of rows split", "n M", (N, 5 * K), "Reshape", shape=(N, 5, K)),
     _moved_codes("codes split", "B n M", (2, N, 5 * K), "Reshape", shape=(2, N, 5, K)),
     _moved_codes("codes merged", "B n h d", (2, N, 5, K), "Reshape", shape=(2, N, 5 * K)),
     _moved_codes(

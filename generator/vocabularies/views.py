@@ -114,6 +114,41 @@ GATHERED = stages(
     ranks=(0, 1, 2, 3),
 )
 
+FLAT = stages(
+    "convolutions of one pixel as products",
+    (Input("x", X, "N C H W", (2, 3, 5, 7)), Input("w", "kernel", "O C 1 1", (4, 3, 1, 1))),
+    steps("""
+        matrix = Reshape(kernel, shape=(4, 3))
+        flat = Reshape(x, shape=(2, 3, 35))
+        product = MatMul(matrix, flat)
+        out = Reshape(product, shape=(2, 4, 5, 7)) | Conv(x, kernel)
+    """),
+    (1,) * 4,
+    free=frozenset({"kernel"}),
+    by_example=True,
+    searched=False,
+)
+
+KERNELS = stages(
+    "kernels of one pixel multiplied",
+    (
+        Input("x", X, "N C H W", (2, 3, 5, 7)),
+        Input("w", "first", "M C 1 1", (6, 3, 1, 1)),
+        Input("v", "second", "O M 1 1", (4, 6, 1, 1)),
+    ),
+    steps("""
+        matrix = Reshape(first, shape=(6, 3))
+        matrices = Reshape(second, shape=(4, 6))
+        product = MatMul(matrices, matrix)
+        kernel = Reshape(product, shape=(4, 3, 1, 1))
+        once = Conv(x, first)
+        out = Conv(once, second) | Conv(x, kernel)
+    """),
+    (4,) * 3,
+    free=frozenset({"first", "second"}),
+    by_example=True,
+)
+
 VIEWS = Family(
     "views",
     (
@@ -121,7 +156,7 @@ VIEWS = Family(
         *(_single(dims, axes, gone=False) for dims, axes in PUT),
         *(_split("n", (5,)), _split("B n", (2, 5))),
         *(_repeated(layout) for layout in (FIRST, SECOND, INNER, LAST)),
-        GATHERED,
+        *(GATHERED, FLAT, KERNELS),
     ),
     about="one tensor seen in several ways: axes of extent 1, split rows, repetitions and places",
 )
