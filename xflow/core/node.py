@@ -77,13 +77,15 @@ class Opaque:
     known: Range | None = None
     tests: bool = False
     """Whether graphs inside of it, or a function that it calls, ask whether values are numbers."""
+    axis: int | None = None
+    """Its attribute of that name, where `op_type` tells what it does and it has one."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Opaque) or other.key != self.key:
             return False
         # What is random has the number of its node as a key, which others have in other models.
-        known = other.op_type, other.pure, other.known, other.tests
-        return known == (self.op_type, self.pure, self.known, self.tests)
+        known = other.op_type, other.pure, other.known, other.tests, other.axis
+        return known == (self.op_type, self.pure, self.known, self.tests, self.axis)
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -244,9 +246,10 @@ def opaque(
     pure: bool = True,
     known: Range | None = None,
     tests: bool = False,
+    axis: int | None = None,
 ) -> tuple[Value, ...]:
     """The outputs of an operator that is passed through as it is; see `Opaque`."""
-    op = Opaque(key, op_type, pure, known, tests)
+    op = Opaque(key, op_type, pure, known, tests, axis)
     return _intern(op, tuple(inputs), {}, lambda: tuple(types), tuple(types)).outputs
 
 
@@ -294,9 +297,7 @@ def with_inputs(node: Node, inputs: tuple[Value, ...]) -> Node:
             same = _made(node.kind, node.op, inputs, node.attributes, node.types)
         return same
     if isinstance(node.op, Opaque):
-        op = node.op
-        made = opaque(op.key, inputs, node.types, op.op_type, pure=op.pure, known=op.known)
-        return made[0].node
+        return _intern(node.op, tuple(inputs), {}, lambda: node.types, node.types)
     assert isinstance(node.op, Operator)
     return apply(node.op, inputs, node.attributes, dtype=node.types[0].dtype)[0].node
 

@@ -435,8 +435,10 @@ class _Importer:
             op_type = f"{CONTRIB}::{node.op_type}"
         known = _filled_with(node) if plain else None
         tests = tests_inside(node, self.model)
+        given = node.attributes.get("axis") if plain else None
+        axis = None if given is None or given.type != ir.AttributeType.INT else given.as_int()
         pure = known_key is not None
-        return opaque(key, inputs, types, op_type, pure=pure, known=known, tests=tests)
+        return opaque(key, inputs, types, op_type, pure=pure, known=known, tests=tests, axis=axis)
 
     def expected(self, node: ir.Node) -> Iterator[Expr]:
         """Differences of sizes that are 0 where a node runs, or most likely so.

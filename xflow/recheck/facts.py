@@ -20,6 +20,7 @@ from xflow.core.registry import Operator
 from xflow.core.sorts import BOOL, FLOATS
 from xflow.recheck.bounds import Analysis, is_test
 from xflow.recheck.interval import PRECISION, Bounds, largest
+from xflow.recheck.moved import moved_elsewhere
 
 
 class Facts:
@@ -54,6 +55,10 @@ class Facts:
             if shapes[0] != shapes[1] or first.tobytes() != second.tobytes():
                 return "the constants differ"
         return ""
+
+    def written_slices(self, before: Value, after: Value) -> str:
+        """Whether elements that are joined are those that are scattered, each in its place."""
+        return moved_elsewhere(before, after, self._strict.data)
 
     # Interval analysis --------------------------------------------------------------------------
 

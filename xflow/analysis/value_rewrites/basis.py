@@ -13,6 +13,7 @@ from xflow.analysis.value_rewrites import (
     nan_tests,
     repeated_angles,
     softplus_tails,
+    written_slices,
 )
 from xflow.analysis.value_rewrites.nan_tests import decided
 from xflow.core.graph import Graph
@@ -36,7 +37,8 @@ class Basis(Enum):
 
 _SENTENCES = {
     Basis.RULE: "rules, each proved for all sizes",
-    Basis.CONSTANT_DATA: "the data of a constant: a table holds each angle twice",
+    Basis.CONSTANT_DATA: "the data of a constant: a table holds each angle twice, or indices "
+    "name a slice",
     Basis.RANGES: "interval analysis: a test that no element can pass is false, or a mask tells "
     "which rows of it are covered",
     Basis.FLOATING_POINT: "floating point: a score is lost beside the number that masks it, an "
@@ -46,6 +48,7 @@ _SENTENCES = {
 BASES: Mapping[str, Basis] = {
     repeated_angles.HALVES: Basis.CONSTANT_DATA,
     repeated_angles.NEIGHBOURS: Basis.CONSTANT_DATA,
+    written_slices.FACT: Basis.CONSTANT_DATA,
     masked_scores.FACT: Basis.FLOATING_POINT,
     softplus_tails.FACT: Basis.FLOATING_POINT,
     covered_rows.FACT: Basis.RANGES,
@@ -70,6 +73,8 @@ def fault(facts: Facts, name: str, before: Value, after: Value) -> str:
         return facts.lost_scores(before, after)
     if name == softplus_tails.FACT:
         return facts.lost_exponentials(before, after)
+    if name == written_slices.FACT:
+        return facts.written_slices(before, after)
     if name == covered_rows.FACT:
         return facts.covered_rows(before, after)
     checks = {Basis.CONSTANT_DATA: facts.equal_constants, Basis.RANGES: facts.decided_test}

@@ -21,6 +21,7 @@ from xflow.analysis.value_rewrites.covered_rows import uncovered
 from xflow.analysis.value_rewrites.masked_scores import absorbed
 from xflow.analysis.value_rewrites.repeated_angles import repeated
 from xflow.analysis.value_rewrites.softplus_tails import tails
+from xflow.analysis.value_rewrites.written_slices import joined
 from xflow.core.assumptions import Assumption
 from xflow.core.errors import ShapeError
 from xflow.core.graph import Graph
@@ -41,11 +42,12 @@ def decided(graph: Graph, ranges: Ranges) -> Iterator[tuple[Value, Value, str]]:
     """Values of `graph`, equal values by a fact, and the name of the fact.
 
     They read a test that is false, or that a mask decides, a table that holds each angle
-    twice, scores lost beside a mask, or an exponential lost beside 1, see the other modules of
-    `xflow.analysis.value_rewrites`.
+    twice, indices that name a slice, scores lost beside a mask, or an exponential lost beside 1,
+    see the other modules of `xflow.analysis.value_rewrites`.
     """
     strict = Ranges(ranges.constants, Assumption.NONE)
     yield from repeated(graph, strict.data)
+    yield from joined(graph, strict.data)
     reach = Reach(ranges.constants)
     yield from absorbed(graph, ranges, strict, reach)
     yield from tails(graph, strict)
