@@ -1,4 +1,4 @@
-"""Vocabularies of one tensor seen in several ways: axes of extent 1, split rows, repetitions.
+"""Vocabularies of one tensor seen in several ways: axes of extent 1, split rows, places.
 
 Exporters write the same view as a Reshape, a Squeeze or an Unsqueeze.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from xflow.generator.vocabularies.common import OUT, X, stages
 from xflow.generator.vocabularies.equations import steps
-from xflow.generator.vocabularies.parts import FIRST, INNER, LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 EXTENTS = {"n": 3, "m": 5, "k": 7}
@@ -79,24 +78,6 @@ def _split(dims: str, sizes: tuple[int, ...]) -> Vocabulary:
     )
 
 
-def _repeated(layout: Layout) -> Vocabulary:
-    """A tensor beside itself."""
-    repeats = " | ".join(
-        str(tuple(count if axis == layout.axis else 1 for axis in range(len(layout.sizes))))
-        for count in (2, 3)
-    )
-    join = f"axis={layout.axis}"
-    return Vocabulary(
-        f"repetitions along {layout.name}",
-        (layout.input("x"),),
-        steps(f"out = Tile(x, repeats={repeats}) | Concat(x, x, {join}) | Concat(x, x, x, {join})"),
-        (0, 0),
-        ranks=layout.ranks,
-        roots=frozenset({OUT}),
-        literal=frozenset({"Tile"}),
-    )
-
-
 GATHERED = stages(
     "places of places",
     (
@@ -155,8 +136,7 @@ VIEWS = Family(
         *(_single(dims, axes, gone=True) for dims, axes in TAKEN),
         *(_single(dims, axes, gone=False) for dims, axes in PUT),
         *(_split("n", (5,)), _split("B n", (2, 5))),
-        *(_repeated(layout) for layout in (FIRST, SECOND, INNER, LAST)),
         *(GATHERED, FLAT, KERNELS),
     ),
-    about="one tensor seen in several ways: axes of extent 1, split rows, repetitions and places",
+    about="one tensor seen in several ways: axes of extent 1, split rows, places of places",
 )
