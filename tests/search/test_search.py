@@ -532,6 +532,30 @@ rule absolute
     assert absolutes(other) == 0, "what is no product counts, however alike it is in both"
 
 
+def test_an_attention_with_its_past_takes_as_long_as_that_on_all_keys() -> None:
+    """However large it is, what copies the past gains beside it."""
+    rules = parse_rules("""
+rule attention-with-a-past
+  in       q[B, H, S, D] x[B, C, P, D] k[B, C, L, D] y[B, C, P, E] v[B, C, L, E]
+  param    s:real
+  from     Attention(q, Concat(x, k, axis=2), Concat(y, v, axis=2), scale=s),
+             Concat(x, k, axis=2), Concat(y, v, axis=2)
+  to       CachedAttention(q, k, v, x, y, scale=s)[0], CachedAttention(q, k, v, x, y, scale=s)[1],
+             CachedAttention(q, k, v, x, y, scale=s)[2]
+  types    reals
+  limits   q x k
+""")
+    past, other = (tensor(name, 1, 1, 512, 64) for name in ("past", "other"))
+    keys = call("Concat", past, tensor("k", 1, 1, 64, 64), axis=2)
+    values = call("Concat", other, tensor("v", 1, 1, 64, 64), axis=2)
+    heads = call("Attention", tensor("q", 1, 8, 64, 64), keys, values, scale=Fraction(1, 8))
+    graph, cost = Graph((heads, keys, values)), EstimatedCost()
+    result = search(graph, rules, cost, deadline=Deadline.after(60.0))
+    assert count(result.graph, "CachedAttention") == 1
+    gained = cost.estimate(graph) - cost.estimate(result.graph)
+    assert 0 < gained < POLICY.least_gain * cost.estimate(graph)
+
+
 @pytest.mark.parametrize("offset", [1.0, -1e6])
 def test_where_the_cheapest_form_loses_digits_the_next_one_is_taken(offset: float) -> None:
     """Two offsets that cancel each other: not so the two roots beside them."""

@@ -282,6 +282,16 @@ class Operator:
         """How many parts the runtime shares out among threads; None: as many as it takes."""
         return None
 
+    def work(
+        self, shapes: Sequence[Shape], attributes: Attributes
+    ) -> tuple[str, tuple[Shape, ...]]:
+        """An operator and shapes of its inputs on which the runtime's kernel works as long.
+
+        One for all forms of a kernel that take different inputs for the same: by default, that
+        operator and its own inputs.
+        """
+        return self.name, tuple(shapes)
+
     def element_types(
         self, inputs: Sequence[str], attributes: Attributes, dtype: str
     ) -> tuple[str, ...]:

@@ -102,6 +102,14 @@ class DerivedAttention(Attention):
             need(equal(*lengths), f"{lengths[0]} past keys, and {lengths[1]} past values")
         return (q, *joined, *shapes[5:])
 
+    def work(
+        self, shapes: Sequence[Shape], attributes: Attributes
+    ) -> tuple[str, tuple[Shape, ...]]:
+        """That of the attention on all keys and values; copying the past is not counted."""
+        if self.causal or not self.cached:
+            return super().work(shapes, attributes)
+        return self.plain.name, self._joined(shapes, attributes)
+
     def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
         y = super().shape(shapes, attributes, need)
         return [*y, *self._joined(shapes, attributes)[1:3]] if self.cached else y

@@ -148,11 +148,11 @@ class Decider:
         if self._cost.layouts is None or any(node.codes for node in original.graph.nodes):
             return 0.0
         mine, theirs = (
-            Counter(_working(node) for node in each.graph.nodes if _is_product(node))
+            Counter(_product(node) for node in each.graph.nodes if _is_product(node))
             for each in (original, state)
         )
         shared = mine & theirs
-        alone = {_working(node): node for node in original.graph.nodes if _is_product(node)}
+        alone = {_product(node): node for node in original.graph.nodes if _is_product(node)}
         cost = sum(count * self._cost.estimate(_alone(alone[key])) for key, count in shared.items())
         return min(cost, original.cost)
 
@@ -318,10 +318,23 @@ def _working(node: Node) -> object:
     if not isinstance(node.op, Operator):
         return node.kind, node.types
     read = tuple(value.type for value in node.inputs)
-    others = frozenset(
+    return node.op.name, _settings(node), read, node.types
+
+
+def _settings(node: Node) -> object:
+    """The attributes on which the time of a node depends."""
+    return frozenset(
         (name, value) for name, value in node.attributes.items() if not isinstance(value, Fraction)
     )
-    return node.op.name, others, read, node.types
+
+
+def _product(node: Node) -> object:
+    """The same of a product, without what its kernel copies besides, as an attention its past."""
+    if not isinstance(node.op, Operator):
+        return _working(node)
+    shapes = [value.shape for value in node.inputs]
+    name, read = node.op.work(shapes, node.attributes)
+    return name, _settings(node), read, node.types[0]
 
 
 def _solution(state: State, gain: float, *, estimated: bool = False) -> Solution:
