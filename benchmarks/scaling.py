@@ -120,12 +120,12 @@ def select(rules: Sequence[Rule], part: float) -> list[Rule]:
     drawn = random.Random(SEED)
     whole, rest = divmod(round(part * len(rules)), len(rules))
     chosen = [
-        replace(rule, name=f"{rule.name}-{copy}") if copy else rule
+        replace(rule, name=f"{rule.name}-copy-{copy}") if copy else rule
         for copy in range(whole)
         for rule in rules
     ]
     places = sorted(drawn.sample(range(len(rules)), rest))
-    last = f"-{whole}" if whole else ""
+    last = f"-copy-{whole}" if whole else ""
     return chosen + [replace(rules[place], name=f"{rules[place].name}{last}") for place in places]
 
 
