@@ -53,7 +53,7 @@ SYMBOLS = stages(
 
 
 def _reduced(layout: Layout) -> Vocabulary:
-    """Reductions of multiples; norms of any, and extremes of those by what is not negative."""
+    """Reductions of multiples; sums of magnitudes of any, and extremes by what is not negative."""
     way = f"axes=({layout.axis},), keepdims=1"
     column = layout.column("u", "column")
     line = Input("s", SCALE, column.dims, column.sizes, sign="> 0")
@@ -64,12 +64,8 @@ def _reduced(layout: Layout) -> Vocabulary:
             scaled = Mul(x, column)
             shrunk = Div(x, column)
             size = Abs(column)
-            square = Mul(column, column)
-            power = ReduceSumSquare(x, {way})
-            norm = ReduceL1(x, {way}) | ReduceL2(x, {way})
-            out = ReduceL1(scaled | shrunk, {way}) | ReduceL2(scaled | shrunk, {way})
-            out = ReduceSumSquare(scaled | shrunk, {way})
-            out = Mul(norm, size) | Div(norm, size) | Mul(power, square) | Div(power, square)
+            norm = ReduceL1(x, {way})
+            out = ReduceL1(scaled | shrunk, {way}) | Mul(norm, size) | Div(norm, size)
             positive = Mul(x, scale)
             extreme = ReduceMax(x, {way}) | ReduceMin(x, {way})
             out = ReduceMax(positive, {way}) | ReduceMin(positive, {way}) | Mul(extreme, scale)
@@ -77,6 +73,32 @@ def _reduced(layout: Layout) -> Vocabulary:
         (1,) * 5,
         free=frozenset({SCALE}),
         ranks=layout.ranks,
+    )
+
+
+def _squared(layout: Layout) -> Vocabulary:
+    """Norms and sums of squares of multiples.
+
+    They are not searched: squares of 1e-12 times 1e-12 are 0 in floats, and the product of two
+    norms is not.
+    """
+    way = f"axes=({layout.axis},), keepdims=1"
+    return stages(
+        f"squares of multiples along {layout.name}",
+        (layout.input("x"), layout.column("u", "column")),
+        steps(f"""
+            scaled = Mul(x, column)
+            shrunk = Div(x, column)
+            size = Abs(column)
+            square = Mul(column, column)
+            power = ReduceSumSquare(x, {way})
+            norm = ReduceL2(x, {way})
+            out = ReduceL2(scaled | shrunk, {way}) | ReduceSumSquare(scaled | shrunk, {way})
+            out = Mul(norm, size) | Div(norm, size) | Mul(power, square) | Div(power, square)
+        """),
+        (1,) * 5,
+        ranks=layout.ranks,
+        searched=False,
     )
 
 
@@ -100,6 +122,10 @@ POOLED = stages(
 
 MULTIPLES = Family(
     "multiples",
-    (ANYWHERE, SYMBOLS, *(_reduced(layout) for layout in (SECOND, LAST)), POOLED),
+    (
+        *(ANYWHERE, SYMBOLS),
+        *(made(layout) for made in (_reduced, _squared) for layout in (SECOND, LAST)),
+        POOLED,
+    ),
     about="factors past functions, reductions and pools",
 )
