@@ -62,6 +62,12 @@ OTHERS = {
     "a part of rows": ("3, 4", "2", "<int64[2, 2] i = {0,0,1,0}> { y = ScatterND(x, i, r) }"),
     "a diagonal": ("2, 2", "2", "<int64[2, 2] i = {0,0,1,1}> { y = ScatterND(x, i, r) }"),
     "most is kept": ("9, 4", "2, 4", ROWS),
+    "one that is read whole before the next": (
+        "5, 4",
+        "1, 4",
+        "<int64[1, 1] i = {0}, int64[1, 1] j = {1}>"
+        "{ u = ScatterND(x, i, r) n = Neg(u) v = ScatterND(u, j, r) y = Add(n, v) }",
+    ),
     "no rows": ("3, 4", "0, 4", "<int64[0, 1] i = {}> { y = ScatterND(x, i, r) }"),
     "lines of their own": (
         "2, 3",

@@ -11,7 +11,7 @@ from xflow.core.fold import FAILURES
 from xflow.core.node import Node, Opaque, Value
 from xflow.core.registry import Array, Operator
 
-MOST_ELEMENTS = 2**28
+MOST_ELEMENTS = 2**26
 """Elements in all values that are looked at, from which on nothing is shown."""
 MOVING = frozenset({"Concat", "Reshape", "Slice"})
 """Operators that are looked into: what they read is followed further."""

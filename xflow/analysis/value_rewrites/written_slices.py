@@ -59,21 +59,29 @@ def joined(graph: Graph, constants: ConstantLookup) -> Iterator[tuple[Value, Val
         write = _write(node, constants)
         if write is not None:
             writes[node.outputs[0]] = write
+    inner = {value for value in writes if _is_passed_on(value, writes, graph)}
     for value, write in writes.items():
-        users = [each.outputs[0] for each in graph.users.get(value, ())]
-        going_on = [writes.get(each) for each in users]
-        if value not in graph.outputs and all(
-            other is not None and other.source == value and other.axis == write.axis
-            for other in going_on
-        ):
+        if value in inner:
             continue  # the last one of them has its part
         chain = [write]
-        while (before := writes.get(chain[0].source)) and before.axis == write.axis:
-            chain.insert(0, before)
+        while chain[0].source in inner:
+            chain.insert(0, writes[chain[0].source])
         if _is_less(chain, value):
             after = _joined(chain)
             if after is not None and after.type == value.type:
                 yield value, after, FACT
+
+
+def _is_passed_on(value: Value, writes: Mapping[Value, Write], graph: Graph) -> bool:
+    """Whether nothing reads a value but one more write along the same axis.
+
+    What else reads it needs it whole, so that joining its parts once more saves nothing.
+    """
+    users = graph.users.get(value, ())
+    if value in graph.outputs or len(users) != 1:
+        return False
+    after = writes.get(users[0].outputs[0])
+    return after is not None and after.source == value and after.axis == writes[value].axis
 
 
 def _write(node: Node, constants: ConstantLookup) -> Write | None:
