@@ -732,8 +732,8 @@ def losing_nothing_anywhere(patch: Patch) -> None:
 
 BUGS: dict[str, tuple[Callable[[Patch], None], int]] = {
     "finite": (ignoring(FINITE), 20),
-    "bits": (claiming_bits, 10),
     "discrete": (deciding_nothing, 100),
+    "bits": (claiming_bits, 20),
     "exponential": (bounded("exp"), 30),
     "quotient": (bounded("reciprocal"), 20),
     "special-inputs": (taking_all_for_numbers, 20),
