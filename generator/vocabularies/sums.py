@@ -15,27 +15,24 @@ ROWS = "axes=(1,), keepdims=1"
 N, M, D = 3, 5, 7
 
 
-def _moments(name: str, square: str) -> Vocabulary:
-    """The variance as the mean of squared deviations, and by the mean of squares."""
-    own, deviated, known = map(square.format, ("x", "deviation", "mean"))
-    return stages(
-        f"variances, squares as {name}",
-        (Input("x", X, "*B n", (3, 4)),),
-        steps(f"""
-            two = 2
-            mean = ReduceMean(x, {ROWS})
-            deviation = Sub(x, mean)
-            square = {deviated}
-            own = {own}
-            second = ReduceMean(own, {ROWS})
-            known = {known}
-            variance = ReduceMean(square, {ROWS}) | Sub(second, known)
-        """),
-        (3,) * 7,
-        ranks=BATCHES,
-        roots=frozenset({"variance"}),
-    )
-
+MOMENTS = stages(
+    "variances, squares as powers",
+    (Input("x", X, "*B n", (3, 4)),),
+    steps(f"""
+        two = 2
+        mean = ReduceMean(x, {ROWS})
+        deviation = Sub(x, mean)
+        square = Pow(deviation, two)
+        own = Pow(x, two)
+        second = ReduceMean(own, {ROWS})
+        known = Pow(mean, two)
+        variance = ReduceMean(square, {ROWS}) | Sub(second, known)
+    """),
+    (3,) * 7,
+    ranks=BATCHES,
+    roots=frozenset({"variance"}),
+)
+"""The variance as the mean of squared deviations, and by the mean of squares."""
 
 ONES = stages(
     "sums as products by ones",
@@ -137,7 +134,7 @@ def _differences(layout: Layout) -> Vocabulary:
 SUMS = Family(
     "sums",
     (
-        _moments("powers", "Pow({0}, two)"),
+        MOMENTS,
         *(_differences(layout) for layout in (SECOND, LAST)),
         *(ONES, DISTANCES, MERGED, TWO),
     ),

@@ -9,7 +9,7 @@ from xflow.generator.vocabularies.common import OUT, X, stages
 from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
-EXTENTS = {"n": 3, "m": 5, "k": 7}
+EXTENTS = {"n": 3, "m": 5}
 
 
 def _single(dims: str, axes: tuple[int, ...], *, gone: bool) -> Vocabulary:
