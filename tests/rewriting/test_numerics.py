@@ -56,6 +56,11 @@ UNSTABLE = {
     "a term added and taken away": ("x[...] y[...]", "x", "Sub(Add(x, y), y)"),
     "logarithm of an exponential": ("x[...]", "x", "Log(Exp(x))"),
     "sigmoid from 1": ("x[...]", "Sigmoid(Neg(x))", "Sub(1, Sigmoid(x))"),
+    "square root of a product of squares": (
+        "x[...] y[...]",
+        "Abs(Mul(x, y))",
+        "Sqrt(Mul(Mul(x, x), Mul(y, y)))",
+    ),
     "softmax of a shifted input": ("x[N, C] y[N, 1]", "Softmax(x)", "Softmax(Add(x, y))"),
 }
 """Inputs and two sides, of which the first must not become the second in any element type."""

@@ -154,3 +154,6 @@ KINDS: tuple[tuple[bool, Draw], ...] = (
     (True, _close),
 )
 """Whether the magnitudes are extreme, and what draws them."""
+
+FAR: tuple[Draw, ...] = (_about(40), _about(-40))
+"""All inputs far from 1: fp32 has room for products of three such numbers, not of four."""

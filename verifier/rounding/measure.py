@@ -7,7 +7,9 @@ and of no use for x = 100. So both sides are evaluated on the same inputs in eac
 **Inputs** are about 1 (ordinary), and extreme: in the hundreds and around 1e4, which activations
 of real networks reach; around 1e-4; of magnitudes that differ from element to element and from
 input to input; large with small differences, where what is subtracted cancels. They are rounded
-to the element type first: their own rounding counts as no error of either side.
+to the element type first: their own rounding counts as no error of either side. In fp32 a direction
+is judged about 2^-40 and 2^40 as well, which is in no figure: a product of four such numbers is 0
+or infinite on the way to a result that is neither.
 
 **The scale** of an error at an output element is the error that any evaluation has: the size of
 the result, and how much it changes when each input changes by about a unit in its last place (its
@@ -65,6 +67,7 @@ from xflow.verifier.preconditions import left_conditions, size_names
 from xflow.verifier.proof.exact import decides_by_rounded
 from xflow.verifier.refutation.refute import Sampler, concretize, element_count, real_symbols
 from xflow.verifier.rounding.magnitudes import (
+    FAR,
     KINDS,
     Draw,
     draw_inputs,
@@ -142,6 +145,8 @@ def measure(
         for extreme, inputs in case.inputs(precision):
             tally.add(case, inputs, extreme)
         if precision is FP32:
+            for inputs in case.far(precision):
+                tally.judge(case, inputs)
             plain = ((case, inputs) for _, inputs in case.inputs(precision))
             for sharp, inputs in itertools.chain(plain, case.opposed(instance, precision)):
                 tally.add_cancellation(sharp, inputs)
@@ -187,6 +192,12 @@ class Case:
         for number, (extreme, draw) in enumerate(KINDS):
             seed = random.Random(f"{self.seed} {precision.name} {number}").getrandbits(64)
             yield extreme, self.samples(draw, np.random.default_rng(seed), precision)
+
+    def far(self, precision: Precision) -> Iterator[list[dict[str, Array]]]:
+        """Inputs that are all far from 1."""
+        for number, draw in enumerate(FAR):
+            seed = random.Random(f"{self.seed} far {number}").getrandbits(64)
+            yield self.samples(draw, np.random.default_rng(seed), precision)
 
     def samples(
         self, draw: Draw, rng: np.random.Generator, precision: Precision
@@ -368,7 +379,15 @@ class _Tally:
     def add(self, case: Case, samples: Sequence[Mapping[str, Array]], extreme: bool) -> None:
         """Take one set of neighbouring inputs into account."""
         with np.errstate(all="ignore"):
-            self._add(case, samples, extreme)
+            for output, sides in self._sides(case, samples, self.evaluate):
+                self._record(sides, extreme)
+                self._judge(case, samples, output, sides)
+
+    def judge(self, case: Case, samples: Sequence[Mapping[str, Array]]) -> None:
+        """Ask of one set of neighbouring inputs alone which directions lose too much."""
+        with np.errstate(all="ignore"):
+            for output, sides in self._sides(case, samples, self.evaluate):
+                self._judge(case, samples, output, sides)
 
     def add_cancellation(self, case: Case, samples: Sequence[Mapping[str, Array]]) -> None:
         """Take one set of neighbouring inputs into account for what cancels alone."""
@@ -400,20 +419,24 @@ class _Tally:
                 ],
             )
 
-    def _add(self, case: Case, samples: Sequence[Mapping[str, Array]], extreme: bool) -> None:
-        for output, sides in self._sides(case, samples, self.evaluate):
-            self._record(sides, extreme)
-            for direction, values in (("forward", case.left), ("reverse", case.right)):
-                source, target = sides if direction == "forward" else reversed(sides)
-                if self.reasons.get(direction):
-                    continue
-                reason = self._loss(source, target, case.apart)
-                if reason == "error":
-                    wide = [run_wide([values[output]], feeds) for feeds in samples]
-                    if all(wide):
-                        source = replace(source, exact=np.stack([w[0] for w in wide if w]))
-                        reason = self._loss(source, target, case.apart)
-                self.reasons[direction] = reason
+    def _judge(
+        self,
+        case: Case,
+        samples: Sequence[Mapping[str, Array]],
+        output: int,
+        sides: Sequence[_Side],
+    ) -> None:
+        for direction, values in (("forward", case.left), ("reverse", case.right)):
+            source, target = sides if direction == "forward" else reversed(sides)
+            if self.reasons.get(direction):
+                continue
+            reason = self._loss(source, target, case.apart)
+            if reason == "error":
+                wide = [run_wide([values[output]], feeds) for feeds in samples]
+                if all(wide):
+                    source = replace(source, exact=np.stack([w[0] for w in wide if w]))
+                    reason = self._loss(source, target, case.apart)
+            self.reasons[direction] = reason
 
     def _loss(self, source: _Side, target: _Side, apart: bool) -> str:
         """Why not to replace `source` by `target`; empty if there is no reason."""
