@@ -8,13 +8,15 @@ sizes apart again. A size 1 stands for itself in every rule; other sizes become 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from xflow.core.node import TensorType, Value, leaf
-from xflow.core.registry import Attribute
+from xflow.core.registry import Attributes
 from xflow.core.sorts import INT
 from xflow.generator.drawn import Drawn
+from xflow.generator.equations import steps
+from xflow.generator.production import Production
 from xflow.ops import operator
 
 DTYPE = "FLOAT"
@@ -74,18 +76,6 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Production:
-    """Applies an operator to terms of the sorts `args`; makes terms of sort `result`."""
-
-    op: str
-    args: tuple[str, ...]
-    result: str
-    choices: tuple[Mapping[str, Attribute], ...] = ({},)
-    then: str = ""
-    """An operator that is applied to the result at no cost: an activation that is fused."""
-
-
-@dataclass(frozen=True)
 class Vocabulary:
     """One enumeration. Sorts in `free` depend on weights alone and cost nothing at run time; so do
     all that are made of these alone, or of nothing, and they are found in `free` as well.
@@ -97,8 +87,8 @@ class Vocabulary:
 
     name: str
     inputs: tuple[Input, ...]
-    productions: tuple[Production, ...]
-    limits: tuple[int, ...]
+    productions: tuple[Production, ...] = ()
+    limits: tuple[int, ...] = (0, 0, 0)
     free: frozenset[str] = frozenset()
     exact: bool = True
     ranks: tuple[int, ...] = (0,)
@@ -132,6 +122,16 @@ class Vocabulary:
     def __post_init__(self) -> None:
         object.__setattr__(self, "free", _made_of(self.free, self.inputs, self.productions))
 
+    def steps(self, *texts: str, **given: Sequence[Attributes]) -> Vocabulary:
+        """With these equations as its productions, see `xflow.generator.equations.steps`.
+
+        Raises ValueError where it has productions already: what is free depends on all of them.
+        """
+        if self.productions:
+            raise ValueError(f"{self.name} has productions")
+        made = tuple(production for text in texts for production in steps(text, **given))
+        return replace(self, productions=made)
+
     @property
     def drawn(self) -> Drawn:
         """How elements of inputs are drawn."""
@@ -161,11 +161,3 @@ def _made_of(
         if more - free <= costly:
             return free | (made - costly)
         costly |= more - free
-
-
-def choices(**lists: Sequence[Attribute]) -> tuple[dict[str, Attribute], ...]:
-    """Every combination of the given values of attributes."""
-    made: list[dict[str, Attribute]] = [{}]
-    for name, values in lists.items():
-        made = [{**known, name: value} for known in made for value in values]
-    return tuple(made)

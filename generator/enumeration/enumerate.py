@@ -24,7 +24,8 @@ from xflow.core.registry import Array
 from xflow.generator.enumeration.fingerprint import Evaluator, InexactError
 from xflow.generator.enumeration.level import Candidate, Enumeration, Level, State, close_level
 from xflow.generator.enumeration.terms import Call, Pool, Segment
-from xflow.generator.vocabulary import Production, Vocabulary
+from xflow.generator.production import Production
+from xflow.generator.vocabulary import Vocabulary
 from xflow.ops import operator
 
 __all__ = ["Candidate", "Enumeration", "draws_for", "enumerate_terms"]

@@ -22,7 +22,8 @@ from xflow.core.sorts import BOOL, CODE, ELEMENT, INT
 from xflow.generator.learning.numbers import composites, operators_of
 from xflow.generator.learning.sizes import WEIGHTS, inputs_of
 from xflow.generator.learning.terms import extents
-from xflow.generator.vocabulary import Production, Vocabulary
+from xflow.generator.production import Production
+from xflow.generator.vocabulary import Vocabulary
 from xflow.ops import operator
 from xflow.ops.schematic import standing_for
 from xflow.rewriting.rule import Rule

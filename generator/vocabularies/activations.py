@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, X, anywhere, stages, unary
-from xflow.generator.vocabularies.equations import steps
-from xflow.generator.vocabulary import Family, Production, Vocabulary, choices
+from xflow.generator.production import OTHER_SYMBOL, SYMBOL, Production, choices
+from xflow.generator.vocabularies.common import X, anywhere, stages, unary
+from xflow.generator.vocabulary import Family, Vocabulary
 
 PAIRS = Vocabulary(
     "pairs of functions",
@@ -33,61 +33,53 @@ ODD = Vocabulary("odd functions", (anywhere("x"),), unary("Neg", "Tanh"), (0, 0,
 POWERS = Vocabulary(
     "powers",
     (anywhere("x", positive=True), anywhere("y", positive=True)),
-    steps("""
-        exponent = 2 | 3 | 1/2 | -1 | -1/2 | 1
-        out = Pow(x, exponent) | Sqrt(x) | Reciprocal(x | out) | Exp(x | out) | Log(x | out)
-        out = Mul(x, x | out) | Div(x, x | out) | Mul(out, out)
-    """),
-    (1, 1, 1),
+    limits=(1, 1, 1),
     roots=frozenset({X, "out"}),
     exact=False,
-)
+).steps("""
+    exponent = 2 | 3 | 1/2 | -1 | -1/2 | 1
+    out = Pow(x, exponent) | Sqrt(x) | Reciprocal(x | out) | Exp(x | out) | Log(x | out)
+    out = Mul(x, x | out) | Div(x, x | out) | Mul(out, out)
+""")
 
 SLOPES = stages(
     "slopes",
     (anywhere("x"),),
-    steps("""
-        zero = 0
-        c = SYMBOL
-        negative = Neg(x)
-        part = Relu(x) | Max(x, zero)
-        other = Relu(negative) | Min(x, zero) | Abs(x) | Mul(other, c) | Sub(x, part)
-        out = Sub(part | x, other) | Add(part | x, other) | LeakyRelu(x, alpha=SYMBOL)
-    """),
-    (2,) * 6,
+    limits=(2,) * 6,
     roots=frozenset({"part", "other", "out"}),
     exact=True,
     reals={SYMBOL: "alpha"},
-)
+).steps("""
+    zero = 0
+    c = SYMBOL
+    negative = Neg(x)
+    part = Relu(x) | Max(x, zero)
+    other = Relu(negative) | Min(x, zero) | Abs(x) | Mul(other, c) | Sub(x, part)
+    out = Sub(part | x, other) | Add(part | x, other) | LeakyRelu(x, alpha=SYMBOL)
+""")
 
 SIGNS = stages(
     "signs of multiples",
     (anywhere("x"), anywhere("y")),
-    steps("""
-        c = SYMBOL
-        minus_c = Neg(c)
-        c_times = Mul(x, c)
-        minus_c_times = Mul(x, minus_c)
-        out = Add(x, c_times | minus_c_times) | Sub(x, c_times | minus_c_times)
-    """),
-    (2, 2, 2),
+    limits=(2, 2, 2),
     exact=True,
     reals={SYMBOL: "alpha"},
-)
+).steps("""
+    c = SYMBOL
+    minus_c = Neg(c)
+    c_times = Mul(x, c)
+    minus_c_times = Mul(x, minus_c)
+    out = Add(x, c_times | minus_c_times) | Sub(x, c_times | minus_c_times)
+""")
 """The sign of a constant may be that of the sum, as where a leaky unit takes away from Relu."""
 
 GENTLE = Vocabulary(
-    "gentle slopes",
-    (anywhere("x"),),
-    steps("""
-        c = 1/100 | 1/10 | 1/5
-        scaled = Mul(x, c)
-        out = Max(x, scaled) | LeakyRelu(x, alpha=1/100 | 1/10 | 1/5)
-    """),
-    (1, 1, 1),
-    exact=False,
-    roots=frozenset({"out"}),
-)
+    "gentle slopes", (anywhere("x"),), limits=(1, 1, 1), exact=False, roots=frozenset({"out"})
+).steps("""
+    c = 1/100 | 1/10 | 1/5
+    scaled = Mul(x, c)
+    out = Max(x, scaled) | LeakyRelu(x, alpha=1/100 | 1/10 | 1/5)
+""")
 """Slopes of leaky units in models: ``max(x, a * x)`` is one for a below 1 only."""
 
 
@@ -96,19 +88,12 @@ def _bounds(
 ) -> Vocabulary:
     """Cutting off below and above, once and twice."""
     lows = " | ".join(map(str, sorted({Fraction(0), low})))
-    return Vocabulary(
-        name,
-        (anywhere("x"),),
-        steps(f"""
-            low = {low}
-            high = {high}
-            x = Relu(x) | Max(x, low) | Min(x, high)
-            x = Clip(x, min={lows}) | Clip(x, max={high}) | Clip(x, min={lows}, max={high})
-        """),
-        (1, 1, 2),
-        reals=reals,
-        reach=reach,
-    )
+    return Vocabulary(name, (anywhere("x"),), limits=(1, 1, 2), reals=reals, reach=reach).steps(f"""
+        low = {low}
+        high = {high}
+        x = Relu(x) | Max(x, low) | Min(x, high)
+        x = Clip(x, min={lows}) | Clip(x, max={high}) | Clip(x, min={lows}, max={high})
+    """)
 
 
 BOUNDS = _bounds("bounds", SYMBOL, OTHER_SYMBOL, 1, {SYMBOL: "low", OTHER_SYMBOL: "high"})
@@ -117,49 +102,44 @@ SIX = _bounds("bounds of 0 and 6", Fraction(0), Fraction(6), 8, {})
 HARD = stages(
     "hard gates",
     (anywhere("x"),),
-    steps("""
-        three = 3
-        six = 6
-        sixth = 1/6
-        half = 1/2
-        zero = 0
-        shifted = Add(x, three)
-        scaled = Div(x, six) | Mul(x, sixth)
-        gate = Add(scaled, half)
-        positive = Relu(shifted) | Max(shifted, zero)
-        cut = Min(positive, six) | Clip(shifted, min=0, max=6)
-        product = Mul(x, cut)
-        out = Mul(scaled, cut) | Div(cut | product, six) | Mul(cut | product, sixth)
-        out = Clip(gate, min=0, max=1) | HardSigmoid(x, alpha=1/6, beta=1/2)
-        out = Mul(x, out) | HardSwish(x)
-    """),
-    (3, 3, 3, 4, 4, 4),
+    limits=(3, 3, 3, 4, 4, 4),
     roots=frozenset({"out", "cut"}),
     reach=8,
-)
+).steps("""
+    three = 3
+    six = 6
+    sixth = 1/6
+    half = 1/2
+    zero = 0
+    shifted = Add(x, three)
+    scaled = Div(x, six) | Mul(x, sixth)
+    gate = Add(scaled, half)
+    positive = Relu(shifted) | Max(shifted, zero)
+    cut = Min(positive, six) | Clip(shifted, min=0, max=6)
+    product = Mul(x, cut)
+    out = Mul(scaled, cut) | Div(cut | product, six) | Mul(cut | product, sixth)
+    out = Clip(gate, min=0, max=1) | HardSigmoid(x, alpha=1/6, beta=1/2)
+    out = Mul(x, out) | HardSwish(x)
+""")
 
 SIGMOIDS = stages(
-    "sigmoids",
-    (anywhere("x"),),
-    steps("""
-        one = 1
-        two = 2
-        half = 1/2
-        negative = Neg(x)
-        power = Exp(x | negative)
-        denominator = Add(power, one)
-        gate = Sigmoid(x | negative) | Reciprocal(denominator) | Div(one | power, denominator)
-        gate = Tanh(out) | Mul(factor, half)
-        scaled = Mul(x, half)
-        tanh = Tanh(scaled)
-        factor = Add(tanh, one)
-        out = Log(denominator | gate) | Softplus(x | negative) | Sub(one, gate)
-        out = Mul(scaled, factor) | Mul(x, gate) | Div(x, denominator)
-        out = Swish(x) | Mish(x) | Neg(out)
-    """),
-    (2,) * 6,
-    roots=frozenset({"gate", "out"}),
-)
+    "sigmoids", (anywhere("x"),), limits=(2,) * 6, roots=frozenset({"gate", "out"})
+).steps("""
+    one = 1
+    two = 2
+    half = 1/2
+    negative = Neg(x)
+    power = Exp(x | negative)
+    denominator = Add(power, one)
+    gate = Sigmoid(x | negative) | Reciprocal(denominator) | Div(one | power, denominator)
+    gate = Tanh(out) | Mul(factor, half)
+    scaled = Mul(x, half)
+    tanh = Tanh(scaled)
+    factor = Add(tanh, one)
+    out = Log(denominator | gate) | Softplus(x | negative) | Sub(one, gate)
+    out = Mul(scaled, factor) | Mul(x, gate) | Div(x, denominator)
+    out = Swish(x) | Mish(x) | Neg(out)
+""")
 
 
 def _gelus(name: str, scaled: str, *, complement: bool = False) -> Vocabulary:
@@ -169,27 +149,22 @@ def _gelus(name: str, scaled: str, *, complement: bool = False) -> Vocabulary:
     likewise: each form has a vocabulary of its own, where no shorter form represents it.
     """
     factor, sign = ("Sub(one, error)", "Sub") if complement else ("Add(error, one)", "Add")
-    return stages(
-        name,
-        (anywhere("x"),),
-        steps(f"""
-            one = 1
-            two = 2
-            half = 1/2
-            root = Sqrt(two)
-            inverse = Reciprocal(root)
-            {scaled}
-            error = Erf(scaled)
-            factor = {factor} | Mul(factor, half)
-            part = Mul(x, half) | Div(x, two)
-            product = Mul(x, factor)
-            rest = Mul(part, error)
-            out = Mul(part | x, factor) | Mul(product, half) | Div(product, two)
-            out = {sign}(part, rest) | Gelu(x)
-        """),
-        (5,) * 6,
-        roots=frozenset({"out", "part"}),
-    )
+    roots = frozenset({"out", "part"})
+    return stages(name, (anywhere("x"),), limits=(5,) * 6, roots=roots).steps(f"""
+        one = 1
+        two = 2
+        half = 1/2
+        root = Sqrt(two)
+        inverse = Reciprocal(root)
+        {scaled}
+        error = Erf(scaled)
+        factor = {factor} | Mul(factor, half)
+        part = Mul(x, half) | Div(x, two)
+        product = Mul(x, factor)
+        rest = Mul(part, error)
+        out = Mul(part | x, factor) | Mul(product, half) | Div(product, two)
+        out = {sign}(part, rest) | Gelu(x)
+    """)
 
 
 GELUS = (
@@ -210,36 +185,35 @@ GELUS = (
 CUBIC_GELUS = stages(
     "gelus by tanh",
     (anywhere("x"),),
-    steps("""
-        one = 1
-        two = 2
-        three = 3
-        half = 1/2
-        c = 8943/200000
-        pi = Pi()
-        ratio = Div(two, pi)
-        root = Sqrt(ratio)
-        double = Mul(two, root)
-        cube = Pow(x, three)
-        term = Mul(cube, c)
-        sum = Add(x, term)
-        square = Pow(x, two)
-        slope = Mul(x, c)
-        square_term = Mul(x, slope) | Mul(square, c)
-        polynomial = Add(square_term, one)
-        scaled = Mul(x, root)
-        argument = Mul(sum, root) | Mul(scaled, polynomial)
-        tanh = Tanh(argument)
-        factor = Add(tanh, one)
-        part = Mul(x, half)
-        product = Mul(x, factor)
-        twice = Mul(sum, double)
-        gate = Sigmoid(twice)
-        out = Mul(x, gate) | Mul(part, factor) | Mul(product, half) | Gelu(x, approximate="tanh")
-    """),
-    (8,) * 9,
+    limits=(8,) * 9,
     roots=frozenset({"out", "argument", "square term"}),
-)
+).steps("""
+    one = 1
+    two = 2
+    three = 3
+    half = 1/2
+    c = 8943/200000
+    pi = Pi()
+    ratio = Div(two, pi)
+    root = Sqrt(ratio)
+    double = Mul(two, root)
+    cube = Pow(x, three)
+    term = Mul(cube, c)
+    sum = Add(x, term)
+    square = Pow(x, two)
+    slope = Mul(x, c)
+    square_term = Mul(x, slope) | Mul(square, c)
+    polynomial = Add(square_term, one)
+    scaled = Mul(x, root)
+    argument = Mul(sum, root) | Mul(scaled, polynomial)
+    tanh = Tanh(argument)
+    factor = Add(tanh, one)
+    part = Mul(x, half)
+    product = Mul(x, factor)
+    twice = Mul(sum, double)
+    gate = Sigmoid(twice)
+    out = Mul(x, gate) | Mul(part, factor) | Mul(product, half) | Gelu(x, approximate="tanh")
+""")
 
 
 def _factored_gelus(name: str, square: str) -> Vocabulary:
@@ -247,29 +221,24 @@ def _factored_gelus(name: str, square: str) -> Vocabulary:
 
     Beside the others, no term is built on it.
     """
-    return stages(
-        name,
-        (anywhere("x"),),
-        steps(f"""
-            one = 1
-            two = 2
-            half = 1/2
-            c = 8943/200000
-            pi = Pi()
-            ratio = Div(two, pi)
-            root = Sqrt(ratio)
-            slope = Mul(c, root)
-            square = {square}
-            term = Mul(square, slope)
-            line = Add(term, root)
-            argument = Mul(x, line)
-            tanh = Tanh(argument)
-            factor = Add(tanh, one)
-            part = Mul(x, half)
-            out = Mul(part, factor) | Gelu(x, approximate="tanh")
-        """),
-        (9,) * 9,
-    )
+    return stages(name, (anywhere("x"),), limits=(9,) * 9).steps(f"""
+        one = 1
+        two = 2
+        half = 1/2
+        c = 8943/200000
+        pi = Pi()
+        ratio = Div(two, pi)
+        root = Sqrt(ratio)
+        slope = Mul(c, root)
+        square = {square}
+        term = Mul(square, slope)
+        line = Add(term, root)
+        argument = Mul(x, line)
+        tanh = Tanh(argument)
+        factor = Add(tanh, one)
+        part = Mul(x, half)
+        out = Mul(part, factor) | Gelu(x, approximate="tanh")
+    """)
 
 
 FACTORED_GELUS = (

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from xflow.core.registry import Attribute, Kind
+from xflow.generator.equations import steps
+from xflow.generator.production import OTHER_SYMBOL, SYMBOL, Production, choices
 from xflow.generator.vocabularies.attention_inputs import (
     BATCH,
     DEPTH,
@@ -27,10 +29,9 @@ from xflow.generator.vocabularies.attention_inputs import (
     attended,
     masks,
 )
-from xflow.generator.vocabularies.common import OTHER_SYMBOL, OUT, SYMBOL, reshaped, transposed
-from xflow.generator.vocabularies.equations import steps
+from xflow.generator.vocabularies.common import OUT, reshaped, transposed
 from xflow.generator.vocabularies.packed_heads import PACKED_HEADS
-from xflow.generator.vocabulary import DTYPE, Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import DTYPE, Family, Input, Vocabulary
 from xflow.ops import operators
 from xflow.ops.attention import Attention
 
@@ -91,40 +92,38 @@ SPELLED_OUT = attended(
         *masks("S L", (QUERIES, KEYS)),
         *LINES,
     ),
-    (
-        *steps("""
-            key = Transpose(rows, perm=(0, 2, 1, 3))
-            columns = Transpose(key, perm=(0, 1, 3, 2)) | Transpose(rows, perm=(0, 2, 3, 1))
-            scaled_columns = Mul(columns, scale) | Transpose(scaled_key, perm=(0, 1, 3, 2))
-            scores = MatMul(query, columns)
-            scaled_scores = MatMul(scaled_query, columns) | MatMul(query, scaled_columns)
-            scaled_scores = Mul(scores, scale)
-        """),
-        *steps(_weighted("scores | scaled_scores")),
-        *steps(_in_one("Attention", "1 | SYMBOL")),
-        *steps(_scaled_before("Attention")),
-    ),
-    (1,) * 8,
+    limits=(1,) * 8,
+).steps(
+    """
+    key = Transpose(rows, perm=(0, 2, 1, 3))
+    columns = Transpose(key, perm=(0, 1, 3, 2)) | Transpose(rows, perm=(0, 2, 3, 1))
+    scaled_columns = Mul(columns, scale) | Transpose(scaled_key, perm=(0, 1, 3, 2))
+    scores = MatMul(query, columns)
+    scaled_scores = MatMul(scaled_query, columns) | MatMul(query, scaled_columns)
+    scaled_scores = Mul(scores, scale)
+""",
+    _weighted("scores | scaled_scores"),
+    _in_one("Attention", "1 | SYMBOL"),
+    _scaled_before("Attention"),
 )
 
 SOFTCAP = ", softcap=OTHER_SYMBOL"
 CAPPED = attended(
     "attention with a softcap",
     (*HEADS_FIRST, *masks("S L", (QUERIES, KEYS), "adeg"), *LINES[2:4]),
-    (
-        *steps("""
-            cap = OTHER_SYMBOL
-            columns = Transpose(key, perm=(0, 1, 3, 2))
-            scores = MatMul(query, columns)
-            quotients = Div(scores, cap)
-            bounded = Tanh(quotients)
-            capped_scores = Mul(bounded, cap)
-        """),
-        *steps(_weighted("capped_scores")),
-        *steps(_in_one("CappedAttention", "1 | SYMBOL", SOFTCAP)),
-        *steps(_scaled_before("CappedAttention", SOFTCAP)),
-    ),
-    (2,) * 9,
+    limits=(2,) * 9,
+).steps(
+    """
+    cap = OTHER_SYMBOL
+    columns = Transpose(key, perm=(0, 1, 3, 2))
+    scores = MatMul(query, columns)
+    quotients = Div(scores, cap)
+    bounded = Tanh(quotients)
+    capped_scores = Mul(bounded, cap)
+""",
+    _weighted("capped_scores"),
+    _in_one("CappedAttention", "1 | SYMBOL", SOFTCAP),
+    _scaled_before("CappedAttention", SOFTCAP),
 )
 """Scores that are bounded before the mask is added, as in Gemma 2, and a scale of the queries."""
 
@@ -137,28 +136,26 @@ ONE_HEAD = attended(
         *masks("S L", (QUERIES, KEYS), "adeg"),
         *LINES[2:4],
     ),
-    (
-        *steps("""
-            columns = Transpose(key, perm=(0, 1, 3, 2))
-            scores = MatMul(query, columns)
-        """),
-        *steps(_weighted("scores")),
-        *steps(_in_one("Attention", "1")),
-    ),
-    (1,) * 8,
+    limits=(1,) * 8,
+).steps(
+    """
+    columns = Transpose(key, perm=(0, 1, 3, 2))
+    scores = MatMul(query, columns)
+""",
+    _weighted("scores"),
+    _in_one("Attention", "1"),
 )
 """Keys and values of one head that all heads of queries share, by broadcasting."""
 SCALED_ONE_HEAD = attended(
     "scaled scores of one head of keys",
     (HEADS_FIRST[0], Input("k", "columns", "B 1 D L", (BATCH, 1, DEPTH, KEYS))),
-    steps("""
-        scale = SYMBOL
-        scaled_query = Mul(query, scale)
-        scores = MatMul(query, columns)
-        out = MatMul(scaled_query, columns) | Mul(scores, scale)
-    """),
-    (1,) * 4,
-)
+    limits=(1,) * 4,
+).steps("""
+    scale = SYMBOL
+    scaled_query = Mul(query, scale)
+    scores = MatMul(query, columns)
+    out = MatMul(scaled_query, columns) | Mul(scores, scale)
+""")
 
 WINDOWS = 9
 FEW = WINDOWS * BATCH
@@ -171,22 +168,20 @@ IN_WINDOWS = attended(
         ),
         *masks("S L", (QUERIES, KEYS), "abcdf"),
     ),
-    steps(f"""
-        columns = Transpose(key, perm=(0, 1, 2, 4, 3))
-        scores = MatMul(query, columns)
-        masked_scores = Add(scores, mask)
-        weights = Softmax(scores | masked_scores, axis=4)
-        out = MatMul(weights, value)
-        queries = Reshape(query, shape=({FEW}, {HEADS}, {QUERIES}, {DEPTH}))
-        keys = Reshape(key, shape=({FEW}, {HEADS}, {KEYS}, {DEPTH}))
-        values = Reshape(value, shape=({FEW}, {HEADS}, {KEYS}, {WIDTH}))
-        batch = Attention(queries, keys, values, scale=1)
-        batch = Attention(queries, keys, values, mask, scale=1)
-        out = Reshape(batch, shape=({WINDOWS}, {BATCH}, {HEADS}, {QUERIES}, {WIDTH}))
-    """),
-    (0,) * 8,
+    limits=(0,) * 8,
     by_example=True,
-)
+).steps(f"""
+    columns = Transpose(key, perm=(0, 1, 2, 4, 3))
+    scores = MatMul(query, columns)
+    masked_scores = Add(scores, mask)
+    weights = Softmax(scores | masked_scores, axis=4)
+    out = MatMul(weights, value)
+    queries = Reshape(query, shape=({FEW}, {HEADS}, {QUERIES}, {DEPTH}))
+    keys = Reshape(key, shape=({FEW}, {HEADS}, {KEYS}, {DEPTH}))
+    values = Reshape(value, shape=({FEW}, {HEADS}, {KEYS}, {WIDTH}))
+    batch = Attention(queries, keys, values, [mask], scale=1)
+    out = Reshape(batch, shape=({WINDOWS}, {BATCH}, {HEADS}, {QUERIES}, {WIDTH}))
+""")
 """Batches of two axes, as those of windows, of rows of an image, or of aligned sequences."""
 
 # Any attention -----------------------------------------------------------------------------------

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.common import OTHER_SYMBOL, SYMBOL, stages
-from xflow.generator.vocabulary import DTYPE, Input, choices
+from xflow.generator.production import OTHER_SYMBOL, SYMBOL, choices
+from xflow.generator.vocabularies.common import stages
+from xflow.generator.vocabulary import DTYPE, Input
 
 BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 6, 4, 7
 QUERY, KEY, VALUE, MASK = "query", "key", "value", "mask"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from xflow.generator.equations import steps
 from xflow.generator.vocabularies.attention_inputs import KEY, MASK, QUERY, VALUE, attended
 from xflow.generator.vocabularies.common import OUT, X, scalar, stages
-from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 7, 4, 11
@@ -40,20 +40,18 @@ ONE_HEAD = attended(
         Input("g", "mask of each", "N S L", (BATCH, QUERIES, KEYS)),
         Input("m", "line", "N 1 L", (BATCH, 1, KEYS)),
     ),
-    (
-        *steps(WEIGHTS),
-        *steps(f"""
-            masked = Add(scores, mask | mask_of_each | line)
-            weights = Softmax(masked, axis=2)
-            out = MatMul(weights, value)
-            key = Transpose(columns, perm=(0, 2, 1))
-            mask_of_each = Expand(line, shape=({BATCH}, {QUERIES}, {KEYS}))
-            mask_of_heads = Unsqueeze(mask_of_each, axes=(1,))
-            out = Attention(query, key, value, scale=1 | SYMBOL, {SINGLE})
-            out = Attention(query, key, value, mask | mask_of_heads, scale=1 | SYMBOL, {SINGLE})
-        """),
-    ),
-    (1,) * 6,
+    limits=(1,) * 6,
+).steps(
+    WEIGHTS,
+    f"""
+    masked = Add(scores, mask | mask_of_each | line)
+    weights = Softmax(masked, axis=2)
+    out = MatMul(weights, value)
+    key = Transpose(columns, perm=(0, 2, 1))
+    mask_of_each = Expand(line, shape=({BATCH}, {QUERIES}, {KEYS}))
+    mask_of_heads = Unsqueeze(mask_of_each, axes=(1,))
+    out = Attention(query, key, value, [mask | mask_of_heads], scale=1 | SYMBOL, {SINGLE})
+""",
 )
 """Products of rank 3. Keys that were turned to be columns are turned back."""
 
@@ -88,31 +86,30 @@ MERGED = attended(
         Input("c", COLUMNS, "B H D L", (BATCH, HEADS, DEPTH, KEYS)),
         Input("x", "scores", "B H S L", (BATCH, HEADS, QUERIES, KEYS)),
     ),
-    steps(f"""
-        query_in_batches = Reshape(query, shape=({N}, {QUERIES}, {DEPTH}))
-        key_in_batches = Reshape(key, shape=({N}, {KEYS}, {DEPTH}))
-        value_in_batches = Reshape(value, shape=({N}, {KEYS}, {WIDTH}))
-        columns_in_batches = Reshape(columns, shape=({N}, {DEPTH}, {KEYS}))
-        columns_in_batches = Transpose(key_in_batches, perm=(0, 2, 1))
-        scores_in_batches = Reshape(scores, shape=({N}, {QUERIES}, {KEYS}))
-        columns = Transpose(key, perm=(0, 1, 3, 2))
-        products = MatMul(query, columns)
-        products_in_batches = MatMul(query_in_batches, columns_in_batches)
-        products_in_batches = Reshape(products, shape=({N}, {QUERIES}, {KEYS}))
-        weights = Softmax(scores, axis=3)
-        weights_in_batches = Softmax(scores_in_batches, axis=2)
-        out = MatMul(weights | scores, value)
-        out_in_batches = MatMul(weights_in_batches | scores_in_batches, value_in_batches)
-        out = Attention(query, key, value, scale=SYMBOL)
-        out_in_batches = Attention(
-            query_in_batches, key_in_batches, value_in_batches, scale=SYMBOL, {SINGLE}
-        )
-        out = Reshape(out_in_batches, shape=({BATCH}, {HEADS}, {QUERIES}, {WIDTH}))
-    """),
-    (0,) * 7,
+    limits=(0,) * 7,
     roots=frozenset({OUT, "products in batches"}),
     by_example=True,
-)
+).steps(f"""
+    query_in_batches = Reshape(query, shape=({N}, {QUERIES}, {DEPTH}))
+    key_in_batches = Reshape(key, shape=({N}, {KEYS}, {DEPTH}))
+    value_in_batches = Reshape(value, shape=({N}, {KEYS}, {WIDTH}))
+    columns_in_batches = Reshape(columns, shape=({N}, {DEPTH}, {KEYS}))
+    columns_in_batches = Transpose(key_in_batches, perm=(0, 2, 1))
+    scores_in_batches = Reshape(scores, shape=({N}, {QUERIES}, {KEYS}))
+    columns = Transpose(key, perm=(0, 1, 3, 2))
+    products = MatMul(query, columns)
+    products_in_batches = MatMul(query_in_batches, columns_in_batches)
+    products_in_batches = Reshape(products, shape=({N}, {QUERIES}, {KEYS}))
+    weights = Softmax(scores, axis=3)
+    weights_in_batches = Softmax(scores_in_batches, axis=2)
+    out = MatMul(weights | scores, value)
+    out_in_batches = MatMul(weights_in_batches | scores_in_batches, value_in_batches)
+    out = Attention(query, key, value, scale=SYMBOL)
+    out_in_batches = Attention(
+        query_in_batches, key_in_batches, value_in_batches, scale=SYMBOL, {SINGLE}
+    )
+    out = Reshape(out_in_batches, shape=({BATCH}, {HEADS}, {QUERIES}, {WIDTH}))
+""")
 """Products of rank 3 whose batches are the heads of all batches, and those of rank 4."""
 
 ONE_BATCH = stages(
@@ -121,16 +118,15 @@ ONE_BATCH = stages(
         Input("x", "scores in batches", "H S L", (HEADS, QUERIES, KEYS)),
         Input("v", VALUE, "1 H L E", (1, HEADS, KEYS, WIDTH)),
     ),
-    steps(f"""
-        value_in_batches = Reshape(value, shape=({HEADS}, {KEYS}, {WIDTH}))
-        out = MatMul(scores_in_batches, value)
-        out_in_batches = MatMul(scores_in_batches, value_in_batches)
-        out = Reshape(out_in_batches, shape=(1, {HEADS}, {QUERIES}, {WIDTH}))
-    """),
-    (0,) * 4,
+    limits=(0,) * 4,
     exact=True,
     by_example=True,
-)
+).steps(f"""
+    value_in_batches = Reshape(value, shape=({HEADS}, {KEYS}, {WIDTH}))
+    out = MatMul(scores_in_batches, value)
+    out_in_batches = MatMul(scores_in_batches, value_in_batches)
+    out = Reshape(out_in_batches, shape=(1, {HEADS}, {QUERIES}, {WIDTH}))
+""")
 """Products of heads as batches with values of a batch of one, of which the first axis is broadcast:
 onnxscript leaves out the Reshapes around a product of rank 3 where that gives the same."""
 
@@ -142,20 +138,19 @@ ADDED = stages(
         Input("m", "mask", "N 1 L", (N, 1, KEYS)),
         scalar("c", "scale"),
     ),
-    steps(f"""
-        scores_in_batches = Reshape(scores, shape=({N}, {QUERIES}, {KEYS}))
-        sums_in_batches = Add(scores_in_batches, mask) | Mul(scores_in_batches, scale)
-        mask_apart = Reshape(mask, shape=({BATCH}, {HEADS}, 1, {KEYS}))
-        mask_apart = Reshape(mask, shape=({BATCH}, {HEADS}, {QUERIES}, {KEYS}))
-        sums = Add(scores, mask_apart) | Mul(scores, scale)
-        sums = Reshape(sums_in_batches, shape=({BATCH}, {HEADS}, {QUERIES}, {KEYS}))
-    """),
-    (0,) * 4,
+    limits=(0,) * 4,
     free=frozenset({"scale"}),
     exact=True,
     roots=frozenset({"sums"}),
     by_example=True,
-)
+).steps(f"""
+    scores_in_batches = Reshape(scores, shape=({N}, {QUERIES}, {KEYS}))
+    sums_in_batches = Add(scores_in_batches, mask) | Mul(scores_in_batches, scale)
+    mask_apart = Reshape(mask, shape=({BATCH}, {HEADS}, 1, {KEYS}))
+    mask_apart = Reshape(mask, shape=({BATCH}, {HEADS}, {QUERIES}, {KEYS}))
+    sums = Add(scores, mask_apart) | Mul(scores, scale)
+    sums = Reshape(sums_in_batches, shape=({BATCH}, {HEADS}, {QUERIES}, {KEYS}))
+""")
 """Operators on scores whose heads are batches, as on those whose heads are an axis."""
 
 PLACES = stages(
@@ -165,18 +160,17 @@ PLACES = stages(
         Input("a", "bias of rows", "N h w k 1", (11, 2, 3, 5, 1)),
         Input("b", "bias of columns", "N h w 1 m", (11, 2, 3, 1, 7)),
     ),
-    steps("""
-        apart = Reshape(scores, shape=(11, 2, 3, 5, 7))
-        once = Add(apart, bias_of_rows)
-        twice = Add(once, bias_of_columns)
-        bias = Add(bias_of_rows, bias_of_columns)
-        bias_of_both = Reshape(bias, shape=(11, 6, 35))
-        out = Reshape(twice, shape=(11, 6, 35)) | Add(scores, bias_of_both)
-    """),
-    (0,) * 5,
+    limits=(0,) * 5,
     exact=True,
     by_example=True,
-)
+).steps("""
+    apart = Reshape(scores, shape=(11, 2, 3, 5, 7))
+    once = Add(apart, bias_of_rows)
+    twice = Add(once, bias_of_columns)
+    bias = Add(bias_of_rows, bias_of_columns)
+    bias_of_both = Reshape(bias, shape=(11, 6, 35))
+    out = Reshape(twice, shape=(11, 6, 35)) | Add(scores, bias_of_both)
+""")
 """Scores of places in images, to which biases of rows and of columns are added one by one."""
 
 
@@ -211,8 +205,7 @@ TIME_FIRST = attended(
             attended_batches = Attention(
                 {BATCHES_OF}, mask | mask_of_batches, scale=SYMBOL, {SINGLE}
             )
-            attended = Attention({TURNED_OF}, scale=SYMBOL, {ALL_HEADS})
-            attended = Attention({TURNED_OF}, mask | mask_of_heads, scale=SYMBOL, {ALL_HEADS})
+            attended = Attention({TURNED_OF}, [mask | mask_of_heads], scale=SYMBOL, {ALL_HEADS})
             attended_rows = Transpose(attended, perm=(1, 0, 2))
             out = Transpose(attended_batches, perm=(1, 0, 2))
             out = Reshape(attended_rows, shape=({QUERIES}, {N}, {WIDTH}))
@@ -233,16 +226,14 @@ TURNED = Vocabulary(
         Input("w", "weight", "K M", (DEPTH, WIDTH)),
         Input("b", "bias", "K", (DEPTH,)),
     ),
-    steps(f"""
-        x = Transpose(x, perm={ORDERS})
-        swapped = Transpose(x, perm=(1, 0, 2))
-        made = MatMul(x, weight) | Add(x, bias)
-        out = MatMul(swapped, weight) | Add(swapped, bias) | Transpose(made, perm=(1, 0, 2))
-    """),
-    (0,) * 3,
     free=frozenset({"weight", "bias"}),
     roots=frozenset({X, OUT}),
-)
+).steps(f"""
+    x = Transpose(x, perm={ORDERS})
+    swapped = Transpose(x, perm=(1, 0, 2))
+    made = MatMul(x, weight) | Add(x, bias)
+    out = MatMul(swapped, weight) | Add(swapped, bias) | Transpose(made, perm=(1, 0, 2))
+""")
 """Transposes of rank 3, and layers in both orders of rows and batches."""
 
 SCALED = Vocabulary(
@@ -253,15 +244,13 @@ SCALED = Vocabulary(
         Input("s", "scale", "H 1 1", (HEADS, 1, 1)),
         Input("t", "scale", "1 H 1 1", (1, HEADS, 1, 1)),
     ),
-    steps("""
-        scaled_query = Mul(query, scale)
-        products = MatMul(query, columns)
-        out = MatMul(scaled_query, columns) | Mul(products, scale)
-    """),
-    (0,) * 3,
     free=frozenset({"scale"}),
     roots=frozenset({OUT}),
-)
+).steps("""
+    scaled_query = Mul(query, scale)
+    products = MatMul(query, columns)
+    out = MatMul(scaled_query, columns) | Mul(products, scale)
+""")
 """A scale, or temperature, of each head, which may as well be that of its queries."""
 
 BATCHED_HEADS = Family(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import product
 
 from xflow.core.registry import Attribute
+from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies.common import X
 from xflow.generator.vocabularies.convolutions import SPATIAL
 from xflow.generator.vocabularies.last_channels import FIRST, LAST, TO_FIRST, TO_LAST, C, H, N, W
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 WIDTHS = range(3)
 AROUND: list[Attribute] = [(0, 0, p, 0, 0, q) for p in WIDTHS for q in WIDTHS]

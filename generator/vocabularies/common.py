@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from collections.abc import Iterable
 from functools import partial
 
-from xflow.generator.vocabulary import Input, Production, Vocabulary, choices
+from xflow.core.registry import Attribute
+from xflow.generator.production import Production, choices
+from xflow.generator.vocabulary import Input, Vocabulary
 
 X, OUT = "x", "out"
 """The sorts of activations, which are tensors that are computed at run time, and of results."""
-SYMBOL = Fraction(3, 8)
-OTHER_SYMBOL = Fraction(5, 8)
-"""Numbers that stand for real symbols: no sum or product of few numbers meets them by chance."""
 
 stages = partial(Vocabulary, roots=frozenset({OUT}), exact=False, chain=True)
 """A vocabulary whose sorts are the stages of a computation, from inputs to `OUT`."""
+
+
+def either(values: Iterable[Attribute]) -> str:
+    """Values of an attribute as an equation separates them."""
+    return " | ".join(map(repr, values))
 
 
 def anywhere(name: str, *, positive: bool = False) -> Input:
@@ -35,11 +39,6 @@ def binary(*names: str) -> tuple[Production, ...]:
 def unary(*names: str) -> tuple[Production, ...]:
     """Operators of one activation."""
     return tuple(Production(name, (X,), X) for name in names)
-
-
-def numbers(sort: str, *values: int | Fraction) -> Production:
-    """Constants of shape []."""
-    return Production("Scalar", (), sort, choices(value=[Fraction(value) for value in values]))
 
 
 def applied(op: str, first: str, second: str, result: str = X) -> Production:

@@ -6,8 +6,9 @@ axes are merged, only sizes that all differ show which of them a Reshape splits 
 
 from __future__ import annotations
 
+from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies.common import X, applied
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCH, ROWS, WIDTH, HEADS, DEPTH = 2, 5, 7, 3, 11
 OUT = "out"

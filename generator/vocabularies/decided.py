@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, numbers
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.production import Production, choices, numbers
+from xflow.generator.vocabularies.common import X
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 TRUTH = "truth"
 CONSTANTS = ("false", "true")

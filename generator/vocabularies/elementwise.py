@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from xflow.generator.vocabularies.common import anywhere, binary, unary
-from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 ELEMENTWISE = Family(
     "elementwise",
     (
+        Vocabulary("constants", (anywhere("x"), anywhere("y")), limits=(1, 1, 2)).steps("""
+            zero = 0
+            c = 1 | 2 | -1 | 1/2
+            x = Add(x, x | zero) | Sub(x, x | zero) | Mul(x, x | c) | Sub(zero, x)
+            x = Max(x, x | zero) | Min(x, x | zero) | Neg(x) | Relu(x)
+        """),
         Vocabulary(
-            "constants",
-            (anywhere("x"), anywhere("y")),
-            steps("""
-                zero = 0
-                c = 1 | 2 | -1 | 1/2
-                x = Add(x, x | zero) | Sub(x, x | zero) | Mul(x, x | c) | Sub(zero, x)
-                x = Max(x, x | zero) | Min(x, x | zero) | Neg(x) | Relu(x)
-            """),
-            (1, 1, 2),
-        ),
-        Vocabulary(
-            "functions",
-            (anywhere("x"), anywhere("y")),
-            steps("""
-                one = 1
-                c = 2 | -1
-                x = Mul(x, x | c) | Div(x, x | one | c) | Div(one, x) | Add(x, one) | Sub(one, x)
-                x = Neg(x) | Sigmoid(x) | Tanh(x) | Exp(x) | Sqrt(x) | Reciprocal(x) | Relu(x)
-            """),
-            (1, 1, 2),
-            exact=False,
-        ),
+            "functions", (anywhere("x"), anywhere("y")), limits=(1, 1, 2), exact=False
+        ).steps("""
+            one = 1
+            c = 2 | -1
+            x = Mul(x, x | c) | Div(x, x | one | c) | Div(one, x) | Add(x, one) | Sub(one, x)
+            x = Neg(x) | Sigmoid(x) | Tanh(x) | Exp(x) | Sqrt(x) | Reciprocal(x) | Relu(x)
+        """),
         Vocabulary(
             "rings",
             (anywhere("x"), anywhere("y"), anywhere("z")),
@@ -41,14 +31,13 @@ ELEMENTWISE = Family(
         Vocabulary(
             "scales and shifts",
             (anywhere("x"), Input("k", "scale", "...", (5,)), Input("c", "shift", "...", (5,))),
-            steps("""
-                x = Mul(x, scale) | Div(x, scale) | Add(x, shift) | Sub(x, shift)
-                shift = Mul(shift, scale) | Div(shift, scale)
-            """),
-            (1, 1, 1),
+            limits=(1, 1, 1),
             free=frozenset({"scale", "shift"}),
             exact=False,
-        ),
+        ).steps("""
+            x = Mul(x, scale) | Div(x, scale) | Add(x, shift) | Sub(x, shift)
+            shift = Mul(shift, scale) | Div(shift, scale)
+        """),
     ),
     about="elementwise operators at any shape",
 )

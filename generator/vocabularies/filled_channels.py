@@ -3,118 +3,88 @@
 Where a runtime computes an operator well only on whole blocks of channels, an image may be padded
 with zeros and the result cut. That pays by itself, wherever the image comes from; the operator that
 makes the image may then make the zeros as well, by kernels of zeros.
+
+`wide` is `x` with channels of zeros behind, and `made` is made of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from functools import partial
 
-from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.common import OUT, X, applied
-from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SPATIAL, S
-from xflow.generator.vocabularies.padded_channels import MADE, PART, WIDE, convolved
+from xflow.generator.vocabularies.common import OUT, X, either
+from xflow.generator.vocabularies.convolutions import BIAS, KERNEL, S, of_images
+from xflow.generator.vocabularies.padded_channels import CONV, STEPS, cut, zeros
 from xflow.generator.vocabularies.pools import WINDOW
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input
 
-Choices: TypeAlias = tuple[dict[str, Attribute], ...]
 FEW, MANY = 3, (4, 5, 6)
 """Channels that there are, and that there are with zeros behind."""
+MORE = [many - FEW for many in MANY]
 IMAGE = Input("x", X, "N D *S", (2, FEW, S))
-MORE, BIASES, DEEPER = "more kernels", "more biases", "deeper kernels"
-CUT = Production(
-    "Slice", (MADE,), OUT, choices(starts=[(0,)], ends=[(FEW,)], axes=[(1,)], steps=[(1,)])
+WEIGHTS = (Input("w", KERNEL, "O I *R", (FEW, FEW, 3)), Input("b", BIAS, "O", (FEW,)))
+
+filled = partial(of_images, limits=(1, 2, 2, 2), roots=frozenset({OUT, "made"}), by_example=True)
+"""Biases have as many elements as there are channels."""
+
+IMAGES = f"wide = Pad(x, {zeros(3, 1, MORE)})"
+NEEDED = f"out = Slice(made, {cut(1, [0], [FEW])})"
+MORE_KERNELS = f"""
+    more_kernels = Pad(kernel, {zeros(3, 0, MORE)})
+    more_biases = Pad(bias, {zeros(1, 0, MORE)})
+"""
+POOLS = filled("pools of images that are padded with channels", (IMAGE,), exact=False).steps(
+    IMAGES,
+    f"""
+    out, made = MaxPool((x, wide), {WINDOW})
+    out, made = AveragePool((x, wide), {WINDOW})
+    out, made = AveragePool((x, wide), {WINDOW}, count_include_pad=1)
+    """,
+    NEEDED,
 )
-
-
-def _zeros(rank: int, axis: int, borders: Sequence[tuple[int, int]] = ((0, 0),)) -> Choices:
-    """Zeros behind what there is along an axis, and around images."""
-    pads = []
-    for channels in MANY:
-        for first, last in borders:
-            numbers = [0] * (2 * rank)
-            numbers[rank - 1], numbers[-1] = first, last
-            numbers[rank + axis] = channels - FEW
-            pads.append(tuple(numbers))
-    return choices(pads=pads)
-
-
-def _vocabulary(name: str, inputs: tuple[Input, ...], *productions: Production) -> Vocabulary:
-    """Biases have as many elements as there are channels; terms of weights alone are free."""
-    return Vocabulary(
-        name,
-        (IMAGE, *inputs),
-        (
-            Production("Pad", (X,), WIDE, _zeros(3, 1)),
-            *productions,
-        ),
-        (1, 2, 2, 2),
-        free=FREE | {MORE, BIASES, DEEPER},
-        exact=not any(production.op == "AveragePool" for production in productions),
-        ranks=SPATIAL,
-        roots=frozenset({OUT, MADE}),
-        by_example=True,
-    )
-
-
-MORE_KERNELS = (
-    Production("Pad", (KERNEL,), MORE, _zeros(3, 0)),
-    Production("Pad", (BIAS,), BIASES, _zeros(1, 0)),
-)
-POOLS = _vocabulary(
-    "pools of images that are padded with channels",
-    (),
-    *(
-        Production(op, (sort,), result, lists)
-        for op, lists in (
-            ("MaxPool", WINDOW),
-            ("AveragePool", WINDOW),
-            ("AveragePool", tuple({**window, "count_include_pad": 1} for window in WINDOW)),
-        )
-        for sort, result in ((X, OUT), (WIDE, MADE))
-    ),
-    CUT,
-)
-DEPTHWISE = _vocabulary(
+DEPTHWISE = filled(
     "depthwise convolutions of images that are padded with channels",
-    (Input("w", KERNEL, "C 1 *R", (FEW, 1, 3)), Input("b", BIAS, "C", (FEW,))),
-    *convolved(X, KERNEL, BIAS, OUT, [FEW]),
-    *MORE_KERNELS,
-    *convolved(WIDE, MORE, BIASES, MADE, MANY),
-    CUT,
+    (IMAGE, Input("w", KERNEL, "C 1 *R", (FEW, 1, 3)), Input("b", BIAS, "C", (FEW,))),
+).steps(
+    IMAGES,
+    f"out = Conv(x, kernel, [bias], {STEPS}, group={FEW})",
+    MORE_KERNELS,
+    f"made = Conv(wide, more_kernels, [more_biases], {STEPS}, group={either(MANY)})",
+    NEEDED,
 )
-KERNELS = _vocabulary(
-    "kernels of images that are padded with channels",
-    (Input("w", KERNEL, "O I *R", (FEW, FEW, 3)), Input("b", BIAS, "O", (FEW,))),
-    *convolved(X, KERNEL, BIAS, OUT),
-    Production("Pad", (KERNEL,), DEEPER, _zeros(3, 1)),
-    *convolved(WIDE, DEEPER, BIAS, OUT),
+KERNELS = filled("kernels of images that are padded with channels", (IMAGE, *WEIGHTS)).steps(
+    IMAGES,
+    f"""
+    out = Conv(x, kernel, [bias], {CONV})
+    deeper_kernels = Pad(kernel, {zeros(3, 1, MORE)})
+    out = Conv(wide, deeper_kernels, [bias], {CONV})
+    """,
 )
-MADE_WIDE = _vocabulary(
-    "convolutions that make channels of zeros",
-    (Input("w", KERNEL, "O I *R", (FEW, FEW, 3)), Input("b", BIAS, "O", (FEW,))),
-    *convolved(X, KERNEL, BIAS, OUT),
-    *MORE_KERNELS,
-    *convolved(X, MORE, BIASES, MADE),
-    Production("Pad", (OUT,), MADE, _zeros(3, 1)),
+MADE_WIDE = filled("convolutions that make channels of zeros", (IMAGE, *WEIGHTS)).steps(
+    IMAGES,
+    f"out = Conv(x, kernel, [bias], {CONV})",
+    MORE_KERNELS,
+    f"""
+    made = Conv(x, more_kernels, [more_biases], {CONV})
+    made = Pad(out, {zeros(3, 1, MORE)})
+    """,
 )
-BORDERS = tuple((first, last) for first in range(1, 4) for last in range(1, 4))
-PADDED = Vocabulary(
+BORDERS = [(first, last) for first in range(1, 4) for last in range(1, 4)]
+AROUND = "pads=" + either((0, 0, a, 0, 0, b) for a, b in BORDERS)
+PADDED = of_images(
     "channels of zeros, and borders",
     (IMAGE, Input("y", X, "N D *S", (2, FEW, S))),
-    (
-        Production("Pad", (X,), WIDE, _zeros(3, 1)),
-        Production("Pad", (X,), PART, choices(pads=[(0, 0, a, 0, 0, b) for a, b in BORDERS])),
-        Production("Pad", (WIDE,), OUT, choices(pads=[(0, 0, a, 0, 0, b) for a, b in BORDERS])),
-        Production("Pad", (PART,), OUT, _zeros(3, 1)),
-        Production("Pad", (X,), OUT, _zeros(3, 1, BORDERS)),
-        applied("Add", X, X, "sum"),
-        Production("Pad", ("sum",), MADE, _zeros(3, 1)),
-        applied("Add", WIDE, WIDE, MADE),
-    ),
-    (0, 0, 0, 0),
-    ranks=SPATIAL,
-    roots=frozenset({OUT, MADE}),
+    limits=(0, 0, 0, 0),
+    free=frozenset(),
+    roots=frozenset({OUT, "made"}),
+).steps(
+    IMAGES,
+    f"""
+    part, out = Pad((x, wide), {AROUND})
+    out = Pad(part, {zeros(3, 1, MORE)})
+    out = Pad(x, pads={either((0, 0, a, 0, n, b) for n in MORE for a, b in BORDERS)})
+    sum = Add(x, x)
+    made = Pad(sum, {zeros(3, 1, MORE)}) | Add(wide, wide)
+    """,
 )
 
 FILLED_CHANNELS = Family(

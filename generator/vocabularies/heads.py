@@ -5,6 +5,8 @@ Completes `attention`: the operators around an attention, and the form of inputs
 
 from __future__ import annotations
 
+from xflow.generator.equations import steps
+from xflow.generator.production import Production
 from xflow.generator.vocabularies.attention_inputs import (
     HEADS,
     KEY,
@@ -16,9 +18,8 @@ from xflow.generator.vocabularies.attention_inputs import (
     masks,
 )
 from xflow.generator.vocabularies.common import X, applied, reshaped, stages
-from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabularies.packed_heads import PARTS, PLACES, SELF_MASKS, gathered, part
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCH, SHARED, LENGTH, DEPTH, INNER = 2, 2, 7, 5, 3
 SORTS = (QUERY, KEY, VALUE)
@@ -27,17 +28,16 @@ SCALED = f"scale=SYMBOL, q_num_heads={HEADS}, kv_num_heads={HEADS}"
 SHARED_COLUMNS = stages(
     "shared heads turned over",
     (Input("x", X, "B G n L D", (BATCH, HEADS, SHARED, LENGTH, DEPTH)),),
-    steps(f"""
-        batch = Reshape(x, shape=({BATCH * HEADS * SHARED}, {LENGTH}, {DEPTH}))
-        columns = Transpose(batch, perm=(0, 2, 1))
-        heads = Reshape(x, shape=({BATCH}, {HEADS * SHARED}, {LENGTH}, {DEPTH}))
-        out = Reshape(columns, shape=({BATCH}, {HEADS * SHARED}, {DEPTH}, {LENGTH}))
-        out = Transpose(heads, perm=(0, 1, 3, 2))
-    """),
-    (0,) * 4,
+    limits=(0,) * 4,
     exact=True,
     by_example=True,
-)
+).steps(f"""
+    batch = Reshape(x, shape=({BATCH * HEADS * SHARED}, {LENGTH}, {DEPTH}))
+    columns = Transpose(batch, perm=(0, 2, 1))
+    heads = Reshape(x, shape=({BATCH}, {HEADS * SHARED}, {LENGTH}, {DEPTH}))
+    out = Reshape(columns, shape=({BATCH}, {HEADS * SHARED}, {DEPTH}, {LENGTH}))
+    out = Transpose(heads, perm=(0, 1, 3, 2))
+""")
 """Keys that several heads of queries read, as columns: heads and batches become one axis first."""
 
 WINDOWS = 5
@@ -61,18 +61,17 @@ def _windows(name: str, batch: int) -> Vocabulary:
             Input("a", MASK, "1 W 1 S L", (1, *of_each)),
             Input("b", MASK if batch > 1 else "mask of all", "W 1 S L", of_each),
         ),
-        (
-            *steps(of_all),
-            *steps(f"""
-                windows = Reshape(x, shape={(batch, WINDOWS, *scores)})
-                sum = Add(windows, mask | mask_of_all)
-                out = Reshape(sum, shape={(batch * WINDOWS, *scores)}) | Add(x, mask_of_all)
-            """),
-        ),
-        (2,) * 4,
+        limits=(2,) * 4,
         free=frozenset({MASK, "mask of all"}),
         exact=True,
         by_example=True,
+    ).steps(
+        of_all,
+        f"""
+        windows = Reshape(x, shape={(batch, WINDOWS, *scores)})
+        sum = Add(windows, mask | mask_of_all)
+        out = Reshape(sum, shape={(batch * WINDOWS, *scores)}) | Add(x, mask_of_all)
+    """,
     )
 
 

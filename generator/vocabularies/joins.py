@@ -6,8 +6,9 @@ concatenation of two holds for a longer one that is taken apart.
 
 from __future__ import annotations
 
+from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies.parts import FIRST, INNER, LAST, SECOND, Layout
-from xflow.generator.vocabulary import Family, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Vocabulary
 
 COUNTS = (5, 6, 7, 8)
 NAMES = "xyzuvwst"

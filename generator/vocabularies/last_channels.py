@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies.common import applied
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 FIRST, LAST, SCALE, VECTOR = "first", "last", "scale", "vector"
 """Sorts: images with channels first and last; weights [1, C, 1, 1] and [C]."""

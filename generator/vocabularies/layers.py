@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, SYMBOL, X, anywhere
-from xflow.generator.vocabularies.equations import steps
+from xflow.generator.production import SYMBOL
+from xflow.generator.vocabularies.common import OUT, X, anywhere
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 N = 4
@@ -28,88 +28,83 @@ def _vector(name: str) -> Input:
 PROJECTIONS = Vocabulary(
     "projections",
     (_batch("x"), _batch("y"), _matrix("w"), _matrix("v"), _vector("b"), _vector("c")),
-    steps(f"""
-        x = MatMul(x, weight | shifted) | Add(x, x | bias)
-        weight = MatMul(weight, weight) | Add(weight, weight)
-        bias = Add(bias, bias)
-        eye = Eye(n={N})
-        shifted = Add(weight, eye)
-    """),
-    (2, 2, 1, 0),
+    limits=(2, 2, 1, 0),
     free=FREE,
     ranks=BATCHES,
-)
+).steps(f"""
+    x = MatMul(x, weight | shifted) | Add(x, x | bias)
+    weight = MatMul(weight, weight) | Add(weight, weight)
+    bias = Add(bias, bias)
+    eye = Eye(n={N})
+    shifted = Add(weight, eye)
+""")
 
 DIFFERENCES = Vocabulary(
     "differences of projections",
     (_batch("x"), _batch("y"), _matrix("w"), _matrix("v")),
-    steps("""
-        image = MatMul(x, weight)
-        difference = Sub(x, x)
-        weights = Sub(weight, weight)
-        out = Sub(image, image) | MatMul(difference, weight) | MatMul(x, weights)
-    """),
-    (1, 1, 1, 0),
+    limits=(1, 1, 1, 0),
     free=FREE,
     ranks=BATCHES,
     roots=frozenset({OUT}),
-)
+).steps("""
+    image = MatMul(x, weight)
+    difference = Sub(x, x)
+    weights = Sub(weight, weight)
+    out = Sub(image, image) | MatMul(difference, weight) | MatMul(x, weights)
+""")
 
 SCALED = Vocabulary(
     "scaled projections",
     (_batch("x"), _matrix("w"), _vector("b"), _vector("c")),
-    steps("""
-        c = SYMBOL
-        rows = Unsqueeze(bias, axes=(1,))
-        row = Unsqueeze(bias, axes=(0,))
-        once = MatMul(x, weight) | Mul(x, bias | c) | Div(x, bias | c) | Add(x, bias | row)
-        twice = MatMul(once, weight) | Mul(once, bias | c) | Div(once, bias | c)
-        twice = Add(once, bias | row | moved_row | product)
-        scaled = Mul(weight, bias | rows | c) | Div(weight, bias | rows | c)
-        twice = MatMul(x, scaled) | Mul(x, product) | Div(x, product)
-        product = Mul(bias, bias | c)
-        moved_row = MatMul(row, weight)
-    """),
-    (3, 3, 2),
+    limits=(3, 3, 2),
     free=FREE,
     ranks=BATCHES,
     exact=False,
     roots=frozenset({X, "once", "twice"}),
     reals={SYMBOL: "s"},
-)
+).steps("""
+    c = SYMBOL
+    rows = Unsqueeze(bias, axes=(1,))
+    row = Unsqueeze(bias, axes=(0,))
+    once = MatMul(x, weight) | Mul(x, bias | c) | Div(x, bias | c) | Add(x, bias | row)
+    twice = MatMul(once, weight) | Mul(once, bias | c) | Div(once, bias | c)
+    twice = Add(once, bias | row | moved_row | product)
+    scaled = Mul(weight, bias | rows | c) | Div(weight, bias | rows | c)
+    twice = MatMul(x, scaled) | Mul(x, product) | Div(x, product)
+    product = Mul(bias, bias | c)
+    moved_row = MatMul(row, weight)
+""")
 
 PARALLEL = Vocabulary(
     "parallel projections",
     (_batch("x"), _batch("y"), _matrix("w"), _matrix("v"), _vector("b"), _vector("c")),
-    steps("""
-        x = MatMul(x, weight) | Add(x, x | bias) | Mul(x, bias) | Concat(x, x, axis=1 | 2)
-        weight = Concat(weight, weight, axis=0 | 1)
-        bias = Concat(bias, bias, axis=0)
-    """),
-    (1, 1, 1, 0),
+    limits=(1, 1, 1, 0),
     free=FREE,
     ranks=BATCHES,
-)
+).steps("""
+    x = MatMul(x, weight) | Add(x, x | bias) | Mul(x, bias) | Concat(x, x, axis=1 | 2)
+    weight = Concat(weight, weight, axis=0 | 1)
+    bias = Concat(bias, bias, axis=0)
+""")
 
 REDUCED = Vocabulary(
     "reduced projections",
     (_batch("x"), _matrix("w"), _vector("b")),
-    steps("""
-        f = MatMul(x, weight) | Add(x, bias) | Mul(x, bias)
-        less = ReduceSum(x | f, axes=(1,) | (2,), keepdims=0 | 1)
-        less = ReduceMean(x | f, axes=(1,) | (2,), keepdims=0 | 1)
-        sums = ReduceSum(weight, axes=(1,), keepdims=0 | 1)
-        sums = ReduceMean(weight, axes=(1,), keepdims=0 | 1)
-        total = ReduceSum(bias, axes=(0,), keepdims=1) | ReduceMean(bias, axes=(0,), keepdims=1)
-        less = MatMul(x, sums | bias) | MatMul(less, weight)
-        less = Add(less, bias | total) | Mul(less, bias)
-    """),
-    (1, 1, 1),
+    limits=(1, 1, 1),
     free=FREE,
     ranks=BATCHES,
     exact=False,
     roots=frozenset({"less"}),
-)
+).steps("""
+    f = MatMul(x, weight) | Add(x, bias) | Mul(x, bias)
+    less = ReduceSum(x | f, axes=(1,) | (2,), keepdims=0 | 1)
+    less = ReduceMean(x | f, axes=(1,) | (2,), keepdims=0 | 1)
+    sums = ReduceSum(weight, axes=(1,), keepdims=0 | 1)
+    sums = ReduceMean(weight, axes=(1,), keepdims=0 | 1)
+    total = ReduceSum(bias, axes=(0,), keepdims=1) | ReduceMean(bias, axes=(0,), keepdims=1)
+    less = MatMul(x, sums | bias) | MatMul(less, weight)
+    less = Add(less, bias | total) | Mul(less, bias)
+""")
 
 FLAT = (
     Input("x", X, "l n", (N, N)),
@@ -124,22 +119,16 @@ def _affine(name: str, transposed: int) -> Vocabulary:
     """Gemm with the matrix as it is or transposed; along its outputs and its inputs."""
     way = f"transB={transposed}"
     product, weights = ("reversed", "weight | reversed") if transposed else ("weight", "weight")
-    return Vocabulary(
-        name,
-        FLAT,
-        steps(f"""
-            x = Gemm(x, {weights}, {way}) | Gemm(x, {weights}, bias | row, {way})
-            {product} = MatMul(weight, weight)
-            row = Unsqueeze(bias, axes=(0,))
-            rows = Unsqueeze(bias, axes=(1,))
-            row = Gemm(row, weight, bias, {way}) | Gemm(row, weight, {way})
-            x = Add(x, bias) | Mul(x, bias)
-            bias = Add(bias, bias) | Mul(bias, bias)
-            weight = Mul(weight, rows | bias)
-        """),
-        (3, 3, 1),
-        free=FREE,
-    )
+    return Vocabulary(name, FLAT, limits=(3, 3, 1), free=FREE).steps(f"""
+        x = Gemm(x, {weights}, {way}) | Gemm(x, {weights}, bias | row, {way})
+        {product} = MatMul(weight, weight)
+        row = Unsqueeze(bias, axes=(0,))
+        rows = Unsqueeze(bias, axes=(1,))
+        row = Gemm(row, weight, bias, {way}) | Gemm(row, weight, {way})
+        x = Add(x, bias) | Mul(x, bias)
+        bias = Add(bias, bias) | Mul(bias, bias)
+        weight = Mul(weight, rows | bias)
+    """)
 
 
 GEMMS = (_affine("affine maps", 0), _affine("affine maps, transposed", 1))
@@ -151,19 +140,18 @@ def _sums(name: str, op: str, transposed: int) -> Vocabulary:
     return Vocabulary(
         name,
         (Input("y", X, "l n", (N, N)), *FLAT),
-        steps(f"""
-            image = Gemm(x, weight, {way}) | Gemm(x, weight, bias, {way})
-            sum = {op}(x, x)
-            weights = {op}(weight, weight)
-            biases = {op}(bias, bias)
-            out = {op}(image, image)
-            out = Gemm(sum, weight, {way}) | Gemm(sum, weight, bias | biases, {way})
-            out = Gemm(x, weights, {way}) | Gemm(x, weights, bias | biases, {way})
-        """),
-        (2, 2, 1, 0),
+        limits=(2, 2, 1, 0),
         free=FREE,
         roots=frozenset({OUT}),
-    )
+    ).steps(f"""
+        image = Gemm(x, weight, {way}) | Gemm(x, weight, bias, {way})
+        sum = {op}(x, x)
+        weights = {op}(weight, weight)
+        biases = {op}(bias, bias)
+        out = {op}(image, image)
+        out = Gemm(sum, weight, {way}) | Gemm(sum, weight, bias | biases, {way})
+        out = Gemm(x, weights, {way}) | Gemm(x, weights, bias | biases, {way})
+    """)
 
 
 SUMS = tuple(
@@ -175,27 +163,20 @@ SUMS = tuple(
 SCALES = Vocabulary(
     "inputs and their scales",
     (anywhere("x"), Input("a", WEIGHT, "...", (5,))),
-    steps("""
-        one = 1
-        x = Mul(x, weight) | Add(x, x) | Sub(x, x)
-        weight = Add(weight, one) | Sub(weight, one) | Sub(one, weight)
-    """),
-    (2, 2, 0),
+    limits=(2, 2, 0),
     free=frozenset({WEIGHT}),
-)
+).steps("""
+    one = 1
+    x = Mul(x, weight) | Add(x, x) | Sub(x, x)
+    weight = Add(weight, one) | Sub(weight, one) | Sub(one, weight)
+""")
 
-TURNED = Vocabulary(
-    "transposed weights",
-    FLAT,
-    steps("""
-        x = MatMul(x, weight) | Gemm(x, weight, transB=0 | 1) | Gemm(x, weight, bias, transB=0 | 1)
-        x = Transpose(x, perm=(1, 0)) | Concat(x, x, axis=1)
-        weight = Transpose(weight, perm=(1, 0)) | Concat(weight, weight, axis=0 | 1)
-        bias = Concat(bias, bias, axis=0)
-    """),
-    (1, 2, 1, 0),
-    free=FREE,
-)
+TURNED = Vocabulary("transposed weights", FLAT, limits=(1, 2, 1, 0), free=FREE).steps("""
+    x = MatMul(x, weight) | Gemm(x, weight, [bias], transB=0 | 1)
+    x = Transpose(x, perm=(1, 0)) | Concat(x, x, axis=1)
+    weight = Transpose(weight, perm=(1, 0)) | Concat(weight, weight, axis=0 | 1)
+    bias = Concat(bias, bias, axis=0)
+""")
 
 MERGED = Vocabulary(
     "products of rows that batches are merged into",
@@ -205,20 +186,19 @@ MERGED = Vocabulary(
         Input("v", "turned", "m n", (7, 5)),
         Input("b", BIAS, "m", (7,)),
     ),
-    steps("""
-        flat = Reshape(x, shape=(6, 5))
-        image = Gemm(flat, weight, transB=0) | Gemm(flat, weight, bias, transB=0)
-        image = Gemm(flat, turned, transB=1) | Gemm(flat, turned, bias, transB=1)
-        image = MatMul(flat, weight)
-        weight = Transpose(turned, perm=(1, 0))
-        product = MatMul(x, weight)
-        out = Reshape(image, shape=(2, 3, 7)) | MatMul(x, weight) | Add(product, bias)
-    """),
-    (1, 1, 1, 1),
+    limits=(1, 1, 1, 1),
     free=FREE | {"turned"},
     roots=frozenset({OUT}),
     chain=True,
-)
+).steps("""
+    flat = Reshape(x, shape=(6, 5))
+    image = Gemm(flat, weight, [bias], transB=0)
+    image = Gemm(flat, turned, [bias], transB=1)
+    image = MatMul(flat, weight)
+    weight = Transpose(turned, perm=(1, 0))
+    product = MatMul(x, weight)
+    out = Reshape(image, shape=(2, 3, 7)) | MatMul(x, weight) | Add(product, bias)
+""")
 
 LAYERS = Family(
     "layers",

@@ -7,7 +7,6 @@ makes of `means`.
 from __future__ import annotations
 
 from xflow.generator.vocabularies.common import OUT, X
-from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Input, Vocabulary
 
 WEIGHT, VECTOR = "weight", "vector"
@@ -20,18 +19,17 @@ MEANS = Vocabulary(
         Input("w", WEIGHT, "m k", (4, 4)),
         Input("b", VECTOR, "m", (4,)),
     ),
-    steps("""
-        means = ReduceMean(x, axes=(1,), keepdims=0 | 1)
-        made = MatMul(x, weight) | Add(x, vector | x) | Mul(x, vector)
-        out = ReduceMean(made, axes=(1,), keepdims=0 | 1)
-        out = MatMul(means, weight) | Add(means, vector | means) | Mul(means, vector)
-    """),
-    (0, 0, 0, 0),
+    limits=(0, 0, 0, 0),
     free=frozenset({WEIGHT, VECTOR}),
     exact=False,
     ranks=(1, 2, 3),
     roots=frozenset({OUT}),
-)
+).steps("""
+    means = ReduceMean(x, axes=(1,), keepdims=0 | 1)
+    made = MatMul(x, weight) | Add(x, vector | x) | Mul(x, vector)
+    out = ReduceMean(made, axes=(1,), keepdims=0 | 1)
+    out = MatMul(means, weight) | Add(means, vector | means) | Mul(means, vector)
+""")
 
 PIXELS = Vocabulary(
     "means of pixels",
@@ -40,35 +38,31 @@ PIXELS = Vocabulary(
         Input("v", WEIGHT, "O I *1", (4, 4, 1)),
         Input("b", VECTOR, "O", (4,)),
     ),
-    steps("""
-        means = GlobalAveragePool(x)
-        made = Conv(x, weight) | Conv(x, weight, vector)
-        out = GlobalAveragePool(made) | Conv(means, weight) | Conv(means, weight, vector)
-    """),
-    (0, 0, 0),
     free=frozenset({WEIGHT, VECTOR}),
     exact=False,
     ranks=(1, 2, 3),
     roots=frozenset({OUT}),
-)
+).steps("""
+    means = GlobalAveragePool(x)
+    made = Conv(x, weight, [vector])
+    out = GlobalAveragePool(made) | Conv(means, weight, [vector])
+""")
 
 FIRST, LAST = "axes=(2, 3)", "axes=(1, 2)"
 """The axes of pixels with channels first, and last."""
 TURNED_MEANS = Vocabulary(
     "means of transposed images",
     (Input("x", "last", "N H W C", (2, 3, 4, 5)), Input("y", "first", "N C H W", (2, 5, 3, 4))),
-    steps(f"""
-        made = Transpose(last, perm=(0, 3, 1, 2))
-        other = Transpose(first, perm=(0, 2, 3, 1))
-        mean = ReduceMean(last, {LAST}, keepdims=1)
-        image = ReduceMean(first, {FIRST}, keepdims=1)
-        out = ReduceMean(made, {FIRST}, keepdims=0 | 1) | ReduceMean(other, {LAST}, keepdims=0 | 1)
-        out = ReduceMean(last, {LAST}, keepdims=0) | ReduceMean(first, {FIRST}, keepdims=0)
-        out = Transpose(mean, perm=(0, 3, 1, 2)) | Transpose(image, perm=(0, 2, 3, 1))
-    """),
-    (0, 0, 0),
     exact=False,
     roots=frozenset({OUT}),
-)
+).steps(f"""
+    made = Transpose(last, perm=(0, 3, 1, 2))
+    other = Transpose(first, perm=(0, 2, 3, 1))
+    mean = ReduceMean(last, {LAST}, keepdims=1)
+    image = ReduceMean(first, {FIRST}, keepdims=1)
+    out = ReduceMean(made, {FIRST}, keepdims=0 | 1) | ReduceMean(other, {LAST}, keepdims=0 | 1)
+    out = ReduceMean(last, {LAST}, keepdims=0) | ReduceMean(first, {FIRST}, keepdims=0)
+    out = Transpose(mean, perm=(0, 3, 1, 2)) | Transpose(image, perm=(0, 2, 3, 1))
+""")
 
 ALL_MEANS = (MEANS, PIXELS, TURNED_MEANS)

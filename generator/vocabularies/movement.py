@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from xflow.generator.equations import steps
 from xflow.generator.vocabularies.common import X, pointwise
-from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 
@@ -20,7 +20,7 @@ MOVEMENT = Family(
             (
                 pointwise(X, X, zero=True),
                 *steps("""
-                    x = Elementwise(x) | Elementwise(x, x) | Transpose(x, perm=(1, 0))
+                    x = Elementwise(x, [x]) | Transpose(x, perm=(1, 0))
                     x = Concat(x, x, axis=0 | 1) | Reshape(x, shape=(4, 5) | (20,))
                     x = Unsqueeze(x, axes=(0,) | (2,)) | Squeeze(x, axes=(0,) | (2,))
                     x = Slice(x, starts=(0,), ends=(2,), axes=(0,), steps=(1,))

@@ -6,9 +6,9 @@ scale that is known: a constant, or one that an analysis shows to be positive.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, SYMBOL, X, scalar, stages
+from xflow.generator.production import SYMBOL
+from xflow.generator.vocabularies.common import OUT, X, scalar, stages
 from xflow.generator.vocabularies.convolutions import SPATIAL, C, S
-from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabularies.parts import LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -21,35 +21,33 @@ ANYWHERE = stages(
         Input("y", X, "...", (5,)),
         Input("s", SCALE, "...", (5,), sign="> 0"),
     ),
-    steps("""
-        zero = 0
-        scaled = Mul(x, scale)
-        quotient = Div(x, scale)
-        f = Relu(x) | Abs(x) | LeakyRelu(x, alpha=SYMBOL) | Max(x, x) | Min(x, x | zero)
-        out = Relu(scaled) | Abs(scaled) | LeakyRelu(scaled, alpha=SYMBOL)
-        out = Max(scaled, scaled) | Min(scaled, scaled | zero) | Mul(f, scale)
-        out = Relu(quotient) | Abs(quotient) | LeakyRelu(quotient, alpha=SYMBOL) | Div(f, scale)
-        scale = Abs(scale) | Relu(scale)
-    """),
-    (1,) * 4,
+    limits=(1,) * 4,
     free=frozenset({SCALE}),
     roots=frozenset({OUT, SCALE}),
     reals={SYMBOL: "alpha"},
-)
+).steps("""
+    zero = 0
+    scaled = Mul(x, scale)
+    quotient = Div(x, scale)
+    f = Relu(x) | Abs(x) | LeakyRelu(x, alpha=SYMBOL) | Max(x, x) | Min(x, x | zero)
+    out = Relu(scaled) | Abs(scaled) | LeakyRelu(scaled, alpha=SYMBOL)
+    out = Max(scaled, scaled) | Min(scaled, scaled | zero) | Mul(f, scale)
+    out = Relu(quotient) | Abs(quotient) | LeakyRelu(quotient, alpha=SYMBOL) | Div(f, scale)
+    scale = Abs(scale) | Relu(scale)
+""")
 
 SYMBOLS = stages(
     "functions of multiples by a positive number",
     (Input("x", X, "...", (5,)), Input("y", X, "...", (5,))),
-    steps("""
-        c = SYMBOL
-        scaled = Mul(x, c)
-        f = Relu(x) | Abs(x) | Max(x, x) | Min(x, x)
-        out = Relu(scaled) | Abs(scaled) | Max(scaled, scaled) | Min(scaled, scaled) | Mul(f, c)
-    """),
-    (1,) * 4,
+    limits=(1,) * 4,
     reals={SYMBOL: "a"},
     signs={"a": "> 0"},
-)
+).steps("""
+    c = SYMBOL
+    scaled = Mul(x, c)
+    f = Relu(x) | Abs(x) | Max(x, x) | Min(x, x)
+    out = Relu(scaled) | Abs(scaled) | Max(scaled, scaled) | Min(scaled, scaled) | Mul(f, c)
+""")
 
 
 def _reduced(layout: Layout) -> Vocabulary:
@@ -60,20 +58,19 @@ def _reduced(layout: Layout) -> Vocabulary:
     return stages(
         f"reductions of multiples along {layout.name}",
         (layout.input("x"), column, line),
-        steps(f"""
-            scaled = Mul(x, column)
-            shrunk = Div(x, column)
-            size = Abs(column)
-            norm = ReduceL1(x, {way})
-            out = ReduceL1(scaled | shrunk, {way}) | Mul(norm, size) | Div(norm, size)
-            positive = Mul(x, scale)
-            extreme = ReduceMax(x, {way}) | ReduceMin(x, {way})
-            out = ReduceMax(positive, {way}) | ReduceMin(positive, {way}) | Mul(extreme, scale)
-        """),
-        (1,) * 5,
+        limits=(1,) * 5,
         free=frozenset({SCALE}),
         ranks=layout.ranks,
-    )
+    ).steps(f"""
+        scaled = Mul(x, column)
+        shrunk = Div(x, column)
+        size = Abs(column)
+        norm = ReduceL1(x, {way})
+        out = ReduceL1(scaled | shrunk, {way}) | Mul(norm, size) | Div(norm, size)
+        positive = Mul(x, scale)
+        extreme = ReduceMax(x, {way}) | ReduceMin(x, {way})
+        out = ReduceMax(positive, {way}) | ReduceMin(positive, {way}) | Mul(extreme, scale)
+    """)
 
 
 def _squared(layout: Layout) -> Vocabulary:
@@ -86,20 +83,19 @@ def _squared(layout: Layout) -> Vocabulary:
     return stages(
         f"squares of multiples along {layout.name}",
         (layout.input("x"), layout.column("u", "column")),
-        steps(f"""
-            scaled = Mul(x, column)
-            shrunk = Div(x, column)
-            size = Abs(column)
-            square = Mul(column, column)
-            power = ReduceSumSquare(x, {way})
-            norm = ReduceL2(x, {way})
-            out = ReduceL2(scaled | shrunk, {way}) | ReduceSumSquare(scaled | shrunk, {way})
-            out = Mul(norm, size) | Div(norm, size) | Mul(power, square) | Div(power, square)
-        """),
-        (1,) * 5,
+        limits=(1,) * 5,
         ranks=layout.ranks,
         searched=False,
-    )
+    ).steps(f"""
+        scaled = Mul(x, column)
+        shrunk = Div(x, column)
+        size = Abs(column)
+        square = Mul(column, column)
+        power = ReduceSumSquare(x, {way})
+        norm = ReduceL2(x, {way})
+        out = ReduceL2(scaled | shrunk, {way}) | ReduceSumSquare(scaled | shrunk, {way})
+        out = Mul(norm, size) | Div(norm, size) | Mul(power, square) | Div(power, square)
+    """)
 
 
 WINDOWS = "kernel_shape=(3,), pads=(1, 0), strides=(2,)"
@@ -110,15 +106,14 @@ POOLED = stages(
         Input("s", SCALE, "C *1", (C, 1), sign="> 0"),
         scalar("k", SCALE, sign="> 0"),
     ),
-    steps(f"""
-        scaled = Mul(x, scale)
-        pooled = MaxPool(x, {WINDOWS}) | GlobalMaxPool(x)
-        out = MaxPool(scaled, {WINDOWS}) | GlobalMaxPool(scaled) | Mul(pooled, scale)
-    """),
-    (0,) * 4,
+    limits=(0,) * 4,
     free=frozenset({SCALE}),
     ranks=SPATIAL,
-)
+).steps(f"""
+    scaled = Mul(x, scale)
+    pooled = MaxPool(x, {WINDOWS}) | GlobalMaxPool(x)
+    out = MaxPool(scaled, {WINDOWS}) | GlobalMaxPool(scaled) | Mul(pooled, scale)
+""")
 
 MULTIPLES = Family(
     "multiples",

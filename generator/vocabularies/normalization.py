@@ -5,8 +5,8 @@ Sorts are the stages of a computation, so that terms may be deep and yet be few.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, SYMBOL, X, stages
-from xflow.generator.vocabularies.equations import steps
+from xflow.generator.production import SYMBOL
+from xflow.generator.vocabularies.common import OUT, X, stages
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 N = 4
@@ -41,27 +41,26 @@ def _normalization(name: str, op: str, text: str, arities: tuple[int, ...]) -> V
     return stages(
         name,
         (_rows("x"), _vector("a"), _vector("b")),
-        (
-            *steps(f"""
-                two = 2
-                epsilon = SYMBOL
-                exponent = -1/2
-                ones = Ones(shape=({N},))
-                zeros = Zeros(shape=({N},))
-                shifted = Add(variance, epsilon)
-                root = Sqrt(shifted)
-                inverse = Reciprocal(root) | Pow(shifted, exponent)
-                scaled = Mul(normal, vector)
-                out = Add(normal | scaled, vector)
-            """),
-            *steps(text),
-            *steps(whole),
-        ),
-        (4,) * 13,
+        limits=(4,) * 13,
         free=frozenset({VECTOR}),
         roots=frozenset({"normal", "scaled", OUT}),
         ranks=BATCHES,
         reals={SYMBOL: "epsilon"},
+    ).steps(
+        f"""
+        two = 2
+        epsilon = SYMBOL
+        exponent = -1/2
+        ones = Ones(shape=({N},))
+        zeros = Zeros(shape=({N},))
+        shifted = Add(variance, epsilon)
+        root = Sqrt(shifted)
+        inverse = Reciprocal(root) | Pow(shifted, exponent)
+        scaled = Mul(normal, vector)
+        out = Add(normal | scaled, vector)
+    """,
+        text,
+        whole,
     )
 
 
@@ -122,20 +121,18 @@ the two alone."""
 AFFINE = Vocabulary(
     "normalisation and vectors",
     (_rows("x"), _vector("a"), _vector("b"), _vector("c")),
-    steps("""
-        out = LayerNormalization(x, vector, axis=1, epsilon=SYMBOL)
-        out = LayerNormalization(x, vector, vector, axis=1, epsilon=SYMBOL)
-        out = RMSNormalization(x, vector, axis=1, epsilon=SYMBOL)
-        out = Mul(out, vector) | Add(out, vector)
-        vector = Mul(vector, vector) | Add(vector, vector)
-    """),
-    (2, 2, 1),
+    limits=(2, 2, 1),
     free=frozenset({VECTOR}),
     roots=frozenset({OUT}),
     exact=False,
     ranks=BATCHES,
     reals={SYMBOL: "epsilon"},
-)
+).steps("""
+    out = LayerNormalization(x, vector, [vector], axis=1, epsilon=SYMBOL)
+    out = RMSNormalization(x, vector, axis=1, epsilon=SYMBOL)
+    out = Mul(out, vector) | Add(out, vector)
+    vector = Mul(vector, vector) | Add(vector, vector)
+""")
 
 
 def _softmax(
@@ -149,25 +146,24 @@ def _softmax(
             Input("x", X, dims, sizes),
             Input("y", "column", _without(dims, axis), column),
         ),
-        steps(f"""
-            top = ReduceMax(x, {along})
-            shifted = Add(x, column | top) | Sub(x, column | top)
-            power = Exp(x | shifted)
-            total = ReduceSum(power, {along})
-            inverse = Reciprocal(total)
-            logarithm = Log(total) | ReduceLogSumExp(x | shifted, {along})
-            whole = Add(logarithm, column | top)
-            log = Sub(x, logarithm | whole) | Sub(shifted, logarithm)
-            log = LogSoftmax(x | shifted, axis={axis}) | Log(out)
-            out = Div(power, total) | Mul(power, inverse)
-            out = Softmax(x | shifted, axis={axis}) | Exp(log)
-        """),
-        (0,) * 7,
+        limits=(0,) * 7,
         roots=frozenset({OUT, "log", "logarithm", "whole"}),
         exact=False,
         ranks=ranks,
         chain=True,
-    )
+    ).steps(f"""
+        top = ReduceMax(x, {along})
+        shifted = Add(x, column | top) | Sub(x, column | top)
+        power = Exp(x | shifted)
+        total = ReduceSum(power, {along})
+        inverse = Reciprocal(total)
+        logarithm = Log(total) | ReduceLogSumExp(x | shifted, {along})
+        whole = Add(logarithm, column | top)
+        log = Sub(x, logarithm | whole) | Sub(shifted, logarithm)
+        log = LogSoftmax(x | shifted, axis={axis}) | Log(out)
+        out = Div(power, total) | Mul(power, inverse)
+        out = Softmax(x | shifted, axis={axis}) | Exp(log)
+    """)
 
 
 def _without(dims: str, axis: int) -> str:

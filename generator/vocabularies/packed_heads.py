@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from xflow.generator.production import SYMBOL, Production, choices
 from xflow.generator.vocabularies.attention_inputs import (
     BATCH,
     DEPTH,
@@ -19,8 +20,8 @@ from xflow.generator.vocabularies.attention_inputs import (
     masks,
     scales,
 )
-from xflow.generator.vocabularies.common import OUT, SYMBOL, X, applied, reshaped, transposed
-from xflow.generator.vocabulary import Input, Production, Vocabulary, choices
+from xflow.generator.vocabularies.common import OUT, X, applied, reshaped, transposed
+from xflow.generator.vocabulary import Input, Vocabulary
 
 PARTS = 8
 """How many tensors are packed into one, such as queries, keys and values: so many that a formula

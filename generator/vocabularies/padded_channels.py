@@ -3,25 +3,53 @@
 A runtime that computes images in blocks of channels pays for the last block as for a full one. So a
 convolution may as well make more channels than are needed (`p` more, with kernels of zeros), and
 the part that is needed is taken where zeros in the next kernel take it for nothing.
+
+`part` are the channels of `wide` that are needed, and `out` those of `made`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
-from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.channels import SAME, X_INPUT, Y_INPUT
-from xflow.generator.vocabularies.common import OUT, SYMBOL, X, applied, pointwise
-from xflow.generator.vocabularies.convolutions import BIAS, FREE, KERNEL, SCALE, SPATIAL, C, S
+from xflow.generator.production import SYMBOL
+from xflow.generator.vocabularies.common import OUT, X, either
+from xflow.generator.vocabularies.convolutions import (
+    BIAS,
+    FREE,
+    KERNEL,
+    SCALE,
+    C,
+    S,
+    bias,
+    image,
+    kernel,
+    of_images,
+)
 from xflow.generator.vocabularies.pools import WINDOW
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input
 
-WIDE, PART, MADE = "wide", "part", "made"
 FEW, MANY = (3, 4), (5, 6, 7)
 """Channels that are needed and that there are: several, to show that they are free."""
-MORE = tuple(range(MANY[0] - FEW[-1], MANY[-1] - FEW[0] + 1))
+MORE = range(MANY[0] - FEW[-1], MANY[-1] - FEW[0] + 1)
 """The numbers of surplus channels."""
+STEPS = "pads=(1, 0), strides=(2,)"
+CONV = f"{STEPS}, group=1"
+
+of_parts = partial(of_images, roots=frozenset({OUT}))
+
+
+def zeros(rank: int, axis: int, numbers: Iterable[int] = MORE) -> str:
+    """Zeros behind what there is along an axis."""
+    pads = (tuple(n if i == rank + axis else 0 for i in range(2 * rank)) for n in numbers)
+    return f"pads={either(pads)}"
+
+
+def cut(axis: int, starts: Iterable[int], ends: Iterable[int]) -> str:
+    """Slices along an axis."""
+    firsts, lasts = (either((place,) for place in places) for places in (starts, ends))
+    return f"starts={firsts}, ends={lasts}, axes=({axis},), steps=(1,)"
 
 
 def _sized(name: str, sort: str, dims: str, *sizes: tuple[int, ...]) -> tuple[Input, ...]:
@@ -29,306 +57,210 @@ def _sized(name: str, sort: str, dims: str, *sizes: tuple[int, ...]) -> tuple[In
     return tuple(Input(f"{name}{n}", sort, dims, size) for n, size in enumerate(sizes))
 
 
-def _zeros(rank: int, axis: int) -> tuple[dict[str, Attribute], ...]:
-    """Zeros behind what there is along an axis."""
-    pads = [tuple(p if i == rank + axis else 0 for i in range(2 * rank)) for p in MORE]
-    return choices(pads=pads)
-
-
-def _ranges(axis: int) -> tuple[dict[str, Attribute], ...]:
-    """Some of the kernels, and what they make."""
-    starts, ends = [(0,), (1,), (2,)], [(3,), (4,), (5,)]
-    return choices(starts=starts, ends=ends, axes=[(axis,)], steps=[(1,)])
-
-
-def _depths(middle: int, end: int) -> tuple[dict[str, Attribute], ...]:
-    """The first and the other channels of kernels."""
-    rest = choices(starts=[(middle,)], ends=[(end,)], axes=[(1,)], steps=[(1,)])
-    return (*choices(starts=[(0,)], ends=[(middle,)], axes=[(1,)], steps=[(1,)]), *rest)
-
-
-IMAGES = _sized("x", WIDE, "N D *S", *((2, d, S) for d in MANY))
-NEEDED = choices(starts=[(0,)], ends=[(c,) for c in FEW], axes=[(1,)], steps=[(1,)])
-SOME = choices(starts=[(1,)], ends=[(3,)], axes=[(1,)], steps=[(1,)])
-POINTS: tuple[tuple[str, tuple[dict[str, Attribute], ...]], ...] = (
-    ("MaxPool", WINDOW),
-    ("AveragePool", WINDOW),
-    ("AveragePool", tuple({**window, "count_include_pad": 1} for window in WINDOW)),
-    ("GlobalAveragePool", ({},)),
-    ("GlobalMaxPool", ({},)),
-    ("Pad", choices(pads=[(0, 0, 1, 0, 0, 2)])),
-    ("Slice", choices(starts=[(1,)], ends=[(5,)], axes=[(2,)], steps=[(1,)])),
-)
-STAGES = ((X, MADE), (PART, OUT))
-PARTS = Vocabulary(
+IMAGES = _sized("x", "wide", "N D *S", *((2, d, S) for d in MANY))
+NEEDED = cut(1, [0], FEW)
+SOME = cut(1, [1], [3])
+PARTS = of_parts(
     "parts of channels",
-    (X_INPUT, Y_INPUT),
-    (
-        Production("Slice", (X,), PART, SOME),
-        Production("Slice", (MADE,), OUT, SOME),
-        *(
-            Production(op, (sort,), result, lists)
-            for op, lists in POINTS
-            for sort, result in STAGES
-        ),
-        *(pointwise(result, sort, *second) for sort, result in STAGES for second in ((), (sort,))),
-    ),
-    (0, 0, 0, 0),
+    (image("x"), image("y")),
+    limits=(0, 0, 0, 0),
+    free=frozenset(),
     exact=False,
-    ranks=SPATIAL,
-    roots=frozenset({OUT}),
-)
+).steps(f"""
+    part, out = Slice((x, made), {SOME})
+    made, out = MaxPool((x, part), {WINDOW})
+    made, out = AveragePool((x, part), {WINDOW})
+    made, out = AveragePool((x, part), {WINDOW}, count_include_pad=1)
+    made, out = GlobalAveragePool((x, part))
+    made, out = GlobalMaxPool((x, part))
+    made, out = Pad((x, part), pads=(0, 0, 1, 0, 0, 2))
+    made, out = Slice((x, part), {cut(2, [1], [5])})
+    made, out = Elementwise((x, part), [(x, part)])
+""")
 
 NORM = ("scale of norm", "shift", "mean", "variance")
-CONSTANTS = Vocabulary(
+CONSTANTS = of_parts(
     "constants of padded channels",
     (
         *IMAGES,
         *_sized("r", SCALE, "1 C *1", *((1, c, 1) for c in FEW)),
         *_sized("a", "flat", "C *1", *((c, 1) for c in FEW)),
         *(
-            replace(item, positive=sort == NORM[-1])
+            replace(item, positive=sort == "variance")
             for name, sort in zip("stuv", NORM, strict=True)
             for item in _sized(name, sort, "C", *((c,) for c in FEW))
         ),
     ),
-    (
-        Production("Slice", (WIDE,), PART, NEEDED),
-        Production("Slice", (MADE,), OUT, NEEDED),
-        Production("Pad", (SCALE,), "wide scale", _zeros(3, 1)),
-        Production("Pad", ("flat",), "wide flat", _zeros(2, 0)),
-        *(Production("Pad", (sort,), f"wide {sort}", _zeros(1, 0)) for sort in NORM),
-        *(
-            pointwise(result, x, sort)
-            for kind in (SCALE, "flat")
-            for x, sort, result in ((PART, kind, OUT), (WIDE, f"wide {kind}", MADE))
-        ),
-        Production("BatchNormalization", (PART, *NORM), OUT, SAME),
-        Production("BatchNormalization", (WIDE, *(f"wide {sort}" for sort in NORM)), MADE, SAME),
-    ),
-    (1, 4, 4),
-    free=FREE | {"flat", "wide scale", "wide flat", *NORM, *(f"wide {sort}" for sort in NORM)},
+    limits=(1, 4, 4),
+    free=FREE | {"flat", *NORM},
     exact=False,
-    ranks=SPATIAL,
-    roots=frozenset({OUT}),
     reals={SYMBOL: "epsilon"},
-)
-
-STEPS = choices(pads=[(1, 0)], strides=[(2,)])
-
-
-def convolved(
-    sort: str, kernel: str, bias: str, result: str, groups: Sequence[Attribute] = (1,)
-) -> tuple[Production, ...]:
-    """Convolutions with and without a bias."""
-    lists = tuple({**steps, "group": group} for steps in STEPS for group in groups)
-    return (
-        Production("Conv", (sort, kernel), result, lists),
-        Production("Conv", (sort, kernel, bias), result, lists),
+).steps(f"""
+    part, out = Slice((wide, made), {NEEDED})
+    wide_scale = Pad(scale, {zeros(3, 1)})
+    wide_flat = Pad(flat, {zeros(2, 0)})
+    wide_scale_of_norm = Pad(scale_of_norm, {zeros(1, 0)})
+    wide_shift, wide_mean, wide_variance = Pad((shift, mean, variance), {zeros(1, 0)})
+    out, made = Elementwise((part, wide), (scale, wide_scale))
+    out, made = Elementwise((part, wide), (flat, wide_flat))
+    out = BatchNormalization(part, scale_of_norm, shift, mean, variance, epsilon=SYMBOL)
+    made = BatchNormalization(
+        wide, wide_scale_of_norm, wide_shift, wide_mean, wide_variance, epsilon=SYMBOL
     )
+""")
 
-
-MORE_KERNELS = Vocabulary(
+MORE_KERNELS = of_parts(
     "kernels of more channels",
-    (
-        X_INPUT,
-        Input("w", KERNEL, "O I *R", (C, C, 3)),
-        Input("b", BIAS, "O", (C,)),
-    ),
-    (
-        Production("Pad", (KERNEL,), "more kernels", _zeros(3, 0)),
-        Production("Pad", (BIAS,), "more biases", _zeros(1, 0)),
-        *convolved(X, "more kernels", "more biases", MADE),
-        Production("Slice", (MADE,), OUT, NEEDED[-1:]),
-        *convolved(X, KERNEL, BIAS, OUT),
-    ),
-    (1, 2, 2),
-    free=FREE | {"more kernels", "more biases"},
-    ranks=SPATIAL,
-    roots=frozenset({OUT}),
+    (image("x"), kernel("w"), bias("b")),
+    limits=(1, 2, 2),
     by_example=True,
-)
+).steps(f"""
+    more_kernels = Pad(kernel, {zeros(3, 0)})
+    more_biases = Pad(bias, {zeros(1, 0)})
+    made = Conv(x, more_kernels, [more_biases], {CONV})
+    out = Slice(made, {cut(1, [0], [C])}) | Conv(x, kernel, [bias], {CONV})
+""")
 
-DEEPER_KERNELS = Vocabulary(
+DEEPER_KERNELS = of_parts(
     "kernels that read more channels",
-    (
-        *IMAGES,
-        *_sized("w", KERNEL, "O I *R", *((C, c, 3) for c in FEW)),
-        Input("b", BIAS, "O", (C,)),
-    ),
-    (
-        Production("Slice", (WIDE,), PART, NEEDED),
-        *convolved(PART, KERNEL, BIAS, OUT),
-        Production("Pad", (KERNEL,), "deeper kernels", _zeros(3, 1)),
-        *convolved(WIDE, "deeper kernels", BIAS, OUT),
-    ),
-    (1, 1, 0),
-    free=FREE | {"deeper kernels"},
-    ranks=SPATIAL,
-    roots=frozenset({OUT}),
-)
+    (*IMAGES, *_sized("w", KERNEL, "O I *R", *((C, c, 3) for c in FEW)), bias("b")),
+    limits=(1, 1, 0),
+).steps(f"""
+    part = Slice(wide, {NEEDED})
+    out = Conv(part, kernel, [bias], {CONV})
+    deeper_kernels = Pad(kernel, {zeros(3, 1)})
+    out = Conv(wide, deeper_kernels, [bias], {CONV})
+""")
 
-SOME_KERNELS = Vocabulary(
+SOME_KERNELS = of_parts(
     "parts of kernels",
-    (X_INPUT, Input("w", KERNEL, "O I *R", (C + 2, C, 3)), Input("b", BIAS, "O", (C + 2,))),
-    (
-        *convolved(X, KERNEL, BIAS, MADE),
-        Production("Slice", (MADE,), OUT, _ranges(1)),
-        Production("Slice", (KERNEL,), "some kernels", _ranges(0)),
-        Production("Slice", (BIAS,), "some biases", _ranges(0)),
-        *convolved(X, "some kernels", "some biases", OUT),
-    ),
-    (1, 2, 0),
-    free=FREE | {"some kernels", "some biases"},
-    ranks=SPATIAL,
-    roots=frozenset({OUT}),
+    (image("x"), Input("w", KERNEL, "O I *R", (C + 2, C, 3)), Input("b", BIAS, "O", (C + 2,))),
+    limits=(1, 2, 0),
     by_example=True,
-)
+).steps(f"""
+    made = Conv(x, kernel, [bias], {CONV})
+    out = Slice(made, {cut(1, range(3), range(3, 6))})
+    some_kernels, some_biases = Slice((kernel, bias), {cut(0, range(3), range(3, 6))})
+    out = Conv(x, some_kernels, [some_biases], {CONV})
+""")
 
-DEPTHWISE = Vocabulary(
+DEPTHWISE = of_parts(
     "depthwise convolutions of padded channels",
     (
         *IMAGES,
         *_sized("w", KERNEL, "C 1 *R", *((c, 1, 3) for c in FEW)),
         *_sized("b", BIAS, "C", *((c,) for c in FEW)),
     ),
-    (
-        Production("Slice", (WIDE,), PART, NEEDED),
-        *convolved(PART, KERNEL, BIAS, OUT, FEW),
-        Production("Pad", (KERNEL,), "more kernels", _zeros(3, 0)),
-        Production("Pad", (BIAS,), "more biases", _zeros(1, 0)),
-        *convolved(WIDE, "more kernels", "more biases", MADE, MANY),
-        Production("Slice", (MADE,), OUT, NEEDED),
-    ),
-    (1, 2, 2),
-    free=FREE | {"more kernels", "more biases"},
-    ranks=SPATIAL,
-    roots=frozenset({OUT}),
+    limits=(1, 2, 2),
     by_example=True,
-)
+).steps(f"""
+    part = Slice(wide, {NEEDED})
+    out = Conv(part, kernel, [bias], {STEPS}, group={either(FEW)})
+    more_kernels = Pad(kernel, {zeros(3, 0)})
+    more_biases = Pad(bias, {zeros(1, 0)})
+    made = Conv(wide, more_kernels, [more_biases], {STEPS}, group={either(MANY)})
+    out = Slice(made, {NEEDED})
+""")
 
-CONVOLVED_JOINTS = Vocabulary(
+
+def _depths(middle: int, end: int) -> str:
+    """The first and the other channels of kernels."""
+    return f"""
+        first = Slice(kernel, {cut(1, [0], [middle])})
+        second = Slice(kernel, {cut(1, [middle], [end])})
+    """
+
+
+CONVOLVED_JOINTS = of_parts(
     "convolutions of images side by side",
     (
         *_sized("x", X, "N C *S", *((2, c, S) for c in FEW)),
         *_sized("y", X, "N C *S", *((2, c, S) for c in FEW)),
-        Input("w", KERNEL, "O I *R", (C, sum(FEW), 3)),
-        Input("b", BIAS, "O", (C,)),
+        kernel("w", inputs=sum(FEW)),
+        bias("b"),
     ),
-    (
-        Production("Concat", (X, X), "joined", choices(axis=[1])),
-        *convolved("joined", KERNEL, BIAS, OUT),
-        *(
-            Production("Slice", (KERNEL,), sort, (cut,))
-            for middle in FEW
-            for sort, cut in zip(("first", "second"), _depths(middle, sum(FEW)), strict=True)
-        ),
-        *convolved(X, "first", BIAS, PART),
-        Production("Conv", (X, "second"), "other part", STEPS),
-        applied("Add", PART, "other part", OUT),
-    ),
-    (1, 1, 1, 2),
-    free=FREE | {"first", "second"},
-    ranks=SPATIAL,
-    roots=frozenset({OUT}),
+    limits=(1, 1, 1, 2),
+).steps(
+    f"""
+    joined = Concat(x, x, axis=1)
+    out = Conv(joined, kernel, [bias], {CONV})
+    """,
+    *(_depths(few, sum(FEW)) for few in FEW),
+    f"""
+    part = Conv(x, first, [bias], {CONV})
+    other_part = Conv(x, second, {STEPS})
+    out = Add(part, other_part)
+    """,
 )
 
-WIDE_JOINTS = Vocabulary(
+WIDE_JOINTS = of_parts(
     "padded channels side by side with others",
     (
         *IMAGES,
-        Input("y", X, "N C *S", (2, C, S)),
+        image("y"),
         *_sized("w", KERNEL, "O I *R", *((C, c + C, 3) for c in FEW)),
-        Input("b", BIAS, "O", (C,)),
+        bias("b"),
     ),
-    (
-        Production("Slice", (WIDE,), PART, NEEDED),
-        Production("Concat", (PART, X), "joined", choices(axis=[1])),
-        Production("Concat", (X, PART), "joined", choices(axis=[1])),
-        *convolved("joined", KERNEL, BIAS, OUT),
-        *(
-            Production("Slice", (KERNEL,), sort, (cut,))
-            for few in FEW
-            for sort, cut in zip(("first", "second"), _depths(few, few + C), strict=True)
-        ),
-        Production("Pad", ("first",), "padded first", _zeros(3, 1)),
-        Production("Concat", ("padded first", "second"), "deeper kernels", choices(axis=[1])),
-        Production("Pad", (KERNEL,), "deeper kernels", _zeros(3, 1)),
-        Production("Concat", (WIDE, X), "all", choices(axis=[1])),
-        Production("Concat", (X, WIDE), "all", choices(axis=[1])),
-        *convolved("all", "deeper kernels", BIAS, OUT),
-    ),
-    (4, 4, 4, 0),
-    free=FREE | {"first", "second", "padded first", "deeper kernels"},
-    ranks=SPATIAL,
-    roots=frozenset({OUT}),
+    limits=(4, 4, 4, 0),
+).steps(
+    f"""
+    part = Slice(wide, {NEEDED})
+    joined = Concat(part, x, axis=1) | Concat(x, part, axis=1)
+    out = Conv(joined, kernel, [bias], {CONV})
+    """,
+    *(_depths(few, few + C) for few in FEW),
+    f"""
+    padded_first = Pad(first, {zeros(3, 1)})
+    deeper_kernels = Concat(padded_first, second, axis=1) | Pad(kernel, {zeros(3, 1)})
+    all = Concat(wide, x, axis=1) | Concat(x, wide, axis=1)
+    out = Conv(all, deeper_kernels, [bias], {CONV})
+    """,
 )
 
-JOINTS = Vocabulary(
+JOINTS = of_parts(
     "padded channels behind others",
-    (*IMAGES, Input("y", X, "N C *S", (2, 2, S))),
-    (
-        Production("Slice", (WIDE,), PART, NEEDED),
-        Production("Concat", (X, PART), OUT, choices(axis=[1])),
-        Production("Concat", (X, WIDE), "all", choices(axis=[1])),
-        Production(
-            "Slice",
-            ("all",),
-            OUT,
-            choices(starts=[(0,)], ends=[(2 + c,) for c in FEW], axes=[(1,)], steps=[(1,)]),
-        ),
-    ),
-    (0, 0, 0),
-    ranks=SPATIAL,
-    roots=frozenset({OUT}),
-)
+    (*IMAGES, image("y", channels=2)),
+    free=frozenset(),
+).steps(f"""
+    part = Slice(wide, {NEEDED})
+    out = Concat(x, part, axis=1)
+    all = Concat(x, wide, axis=1)
+    out = Slice(all, {cut(1, [0], [2 + few for few in FEW])})
+""")
 
 GROUPS, LESS = 6, 3
 """Groups of channels, and half as many."""
 DEPTH, KERNELS = 5, 2
 """Channels that a group reads and makes."""
-COARSER = Vocabulary(
+PAIRS = (LESS, 2, KERNELS, 1, DEPTH, 3)
+COARSER = of_parts(
     "convolutions in half as many groups",
     (
-        Input("x", X, "N C *S", (2, GROUPS * DEPTH, S)),
+        image("x", channels=GROUPS * DEPTH),
         Input("w", KERNEL, "O I *R", (GROUPS * KERNELS, DEPTH, 3)),
         Input("b", BIAS, "O", (GROUPS * KERNELS,)),
         # No term reads these: they say where the vector is among five and six axes.
         Input("z", "five axes", "a b c d *R", (2, 1, 2, 1, 1)),
-        Input("u", "six axes", "a b c d e *R", (LESS, 2, KERNELS, 1, DEPTH, 3)),
+        Input("u", "six axes", "a b c d e *R", PAIRS),
     ),
-    (
-        *convolved(X, KERNEL, BIAS, OUT, [GROUPS]),
-        Production("Reshape", (KERNEL,), "pairs", choices(shape=[(LESS, 2, KERNELS, 1, DEPTH, 3)])),
-        Production("Eye", (), "eye", choices(n=[2])),
-        Production("Reshape", ("eye",), "places", choices(shape=[(2, 1, 2, 1, 1)])),
-        applied("Mul", "pairs", "places", "blocks"),
-        Production(
-            "Reshape", ("blocks",), "coarse", choices(shape=[(GROUPS * KERNELS, 2 * DEPTH, 3)])
-        ),
-        *convolved(X, "coarse", BIAS, OUT, [LESS]),
-    ),
-    (5, 5),
-    free=FREE | {"pairs", "eye", "places", "blocks", "coarse"},
-    ranks=SPATIAL,
-    roots=frozenset({OUT}),
+    limits=(5, 5),
     literal=frozenset({"Eye"}),
     by_example=True,
-)
+).steps(f"""
+    out = Conv(x, kernel, [bias], {STEPS}, group={GROUPS})
+    pairs = Reshape(kernel, shape={PAIRS})
+    eye = Eye(n=2)
+    places = Reshape(eye, shape=(2, 1, 2, 1, 1))
+    blocks = Mul(pairs, places)
+    coarse = Reshape(blocks, shape=({GROUPS * KERNELS}, {2 * DEPTH}, 3))
+    out = Conv(x, coarse, [bias], {STEPS}, group={LESS})
+""")
 
 PADDED_CHANNELS = Family(
     "padded-channels",
     (
-        PARTS,
-        CONSTANTS,
-        SOME_KERNELS,
-        MORE_KERNELS,
-        DEEPER_KERNELS,
-        DEPTHWISE,
-        JOINTS,
-        CONVOLVED_JOINTS,
-        WIDE_JOINTS,
-        COARSER,
+        *(PARTS, CONSTANTS, SOME_KERNELS, MORE_KERNELS, DEEPER_KERNELS, DEPTHWISE),
+        *(JOINTS, CONVOLVED_JOINTS, WIDE_JOINTS, COARSER),
     ),
     about="images that carry more channels than are read",
 )

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
+from xflow.generator.equations import steps
+from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies.common import X, pointwise, scalar
-from xflow.generator.vocabularies.equations import steps
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -95,19 +96,18 @@ def _commuting(layout: Layout) -> Vocabulary:
             *(layout.line(name, "line") for name in "rt"),
             scalar("k", "c"),
         ),
-        steps(f"""
-            joined = Concat(x, x, {join})
-            line = Concat(line, line, {join})
-            x = Split(joined, {split})
-            f = Elementwise(x | joined) | Elementwise(x | joined, line | c)
-            f = Concat(f, f, {join}) | Split(f, {split})
-        """),
-        (2, 1, 2, 2),
+        limits=(2, 1, 2, 2),
         free=frozenset({"line", "c"}),
         exact=False,
         ranks=layout.ranks,
         roots=frozenset({X, "joined", "f"}),
-    )
+    ).steps(f"""
+        joined = Concat(x, x, {join})
+        line = Concat(line, line, {join})
+        x = Split(joined, {split})
+        f = Elementwise(x | joined, [line | c])
+        f = Concat(f, f, {join}) | Split(f, {split})
+    """)
 
 
 def _pairs(layout: Layout) -> Vocabulary:
@@ -116,17 +116,16 @@ def _pairs(layout: Layout) -> Vocabulary:
     return Vocabulary(
         f"pairs along {layout.name}",
         tuple(layout.input(name) for name in "xyzu"),
-        steps(f"""
-            joined = Concat(x, x, {axes})
-            f = Elementwise(x, x)
-            out = Elementwise(joined, joined) | Concat(f, f, {axes})
-            out = Concat(joined, joined, {axes})
-        """),
-        (0, 0, 0, 0),
+        limits=(0, 0, 0, 0),
         exact=False,
         ranks=layout.ranks,
         roots=frozenset({"out"}),
-    )
+    ).steps(f"""
+        joined = Concat(x, x, {axes})
+        f = Elementwise(x, x)
+        out = Elementwise(joined, joined) | Concat(f, f, {axes})
+        out = Concat(joined, joined, {axes})
+    """)
 
 
 def _cuts(layout: Layout) -> Vocabulary:
@@ -163,16 +162,15 @@ def _places(layout: Layout) -> Vocabulary:
     return Vocabulary(
         f"places along {layout.name}",
         (layout.input("x", extent=9),),
-        steps(f"""
-            place = Place(start={starts})
-            run = PlacesFrom(start={starts}, n=2 | 3)
-            part = Gather(x, run, {axis}) | {slices}
-            less = Gather(x, place, {axis}) | Squeeze(part, axes=({layout.axis},))
-        """),
-        (1, 1, 0),
+        limits=(1, 1, 0),
         ranks=layout.ranks,
         roots=frozenset({"part", "less"}),
-    )
+    ).steps(f"""
+        place = Place(start={starts})
+        run = PlacesFrom(start={starts}, n=2 | 3)
+        part = Gather(x, run, {axis}) | {slices}
+        less = Gather(x, place, {axis}) | Squeeze(part, axes=({layout.axis},))
+    """)
 
 
 def _joins(layout: Layout) -> Vocabulary:
@@ -202,18 +200,17 @@ def _pieces(layout: Layout) -> Vocabulary:
     return Vocabulary(
         f"pieces along {layout.name}",
         (layout.input("x", extent=12),),
-        steps(f"""
-            piece2 = Split(x, {axis}, split=(6, 6))
-            piece3 = Split(x, {axis}, split=(4, 4, 4))
-            piece4 = Split(x, {axis}, split=(3, 3, 3, 3))
-            whole = Concat(piece2, piece2, {axis}) | Concat(piece3, piece3, piece3, {axis})
-            whole = Concat(piece4, piece4, piece4, piece4, {axis})
-        """),
-        (0,) * 6,
+        limits=(0,) * 6,
         ranks=layout.ranks,
         roots=frozenset({X, "whole"}),
         chain=True,
-    )
+    ).steps(f"""
+        piece2 = Split(x, {axis}, split=(6, 6))
+        piece3 = Split(x, {axis}, split=(4, 4, 4))
+        piece4 = Split(x, {axis}, split=(3, 3, 3, 3))
+        whole = Concat(piece2, piece2, {axis}) | Concat(piece3, piece3, piece3, {axis})
+        whole = Concat(piece4, piece4, piece4, piece4, {axis})
+    """)
 
 
 def _padded(layout: Layout) -> Vocabulary:

@@ -7,8 +7,9 @@ acts on each pixel in between, faster than the products; one alone pays for the 
 
 from __future__ import annotations
 
+from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies.common import applied, pointwise
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 TOKENS, SHOWN, READ, IMAGE, MADE, OUT = "tokens", "shown", "read", "image", "made", "out"
 """Sorts: tokens and what they are as an image, an image and what it is as tokens, what is made of

@@ -11,9 +11,10 @@ of is said here, and found are borders, orders and kernels that agree.
 from __future__ import annotations
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.common import X, applied, numbers
+from xflow.generator.production import Production, choices, numbers
+from xflow.generator.vocabularies.common import X, applied
 from xflow.generator.vocabularies.convolutions import BIAS, KERNEL
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 WIDE, OUT = "wide", "out"
 FOUR = range(4)

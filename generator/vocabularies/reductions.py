@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, numbers
-from xflow.generator.vocabularies.equations import steps
+from xflow.generator.equations import steps
+from xflow.generator.production import SYMBOL, Production, choices, numbers
+from xflow.generator.vocabularies.common import X, applied
 from xflow.generator.vocabularies.parts import INNER, LAST, SECOND, Layout
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 
 def _reduced(layout: Layout) -> Vocabulary:
@@ -182,20 +183,19 @@ LENGTH = 4
 COUNTED = Vocabulary(
     "sums divided by their number",
     (Input("x", X, "*B n", (3, LENGTH)),),
-    steps(f"""
-        ones = Ones(shape=({LENGTH},))
-        number = ReduceSum(ones, axes=(0,), keepdims=0)
-        inverse = Reciprocal(number)
-        sum = ReduceSum(x, axes=(1,), keepdims=0 | 1)
-        mean = Mul(sum, inverse) | ReduceMean(x, axes=(1,), keepdims=0 | 1)
-    """),
-    (3, 3, 3),
+    limits=(3, 3, 3),
     exact=False,
     ranks=(0, 1, 2, 3),
     roots=frozenset({"mean"}),
     chain=True,
     by_example=True,
-)
+).steps(f"""
+    ones = Ones(shape=({LENGTH},))
+    number = ReduceSum(ones, axes=(0,), keepdims=0)
+    inverse = Reciprocal(number)
+    sum = ReduceSum(x, axes=(1,), keepdims=0 | 1)
+    mean = Mul(sum, inverse) | ReduceMean(x, axes=(1,), keepdims=0 | 1)
+""")
 """Models hold 1/n as a constant; by the sum of so many ones it is tied to the extent. Sums divided
 by n are products with what is then computed."""
 

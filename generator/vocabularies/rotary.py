@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from xflow.generator.equations import steps
 from xflow.generator.vocabularies.common import OUT, X, pointwise, stages
-from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCH, HEADS, LENGTH, HALF = 2, 3, 5, 4
@@ -156,18 +156,17 @@ IN_ROWS = stages(
         Input("c", "cos", "B S D", (BATCH, LENGTH, HALF)),
         Input("s", "sin", "B S D", (BATCH, LENGTH, HALF)),
     ),
-    steps(f"""
-        rows = Reshape(x, shape=({BATCH}, {LENGTH}, {HEADS}, {WHOLE}))
-        heads = Transpose(rows, {TURN})
-        out = RotaryEmbedding(heads, cos, sin)
-        turned = RotaryEmbedding(x, cos, sin, num_heads={HEADS})
-        turned_rows = Reshape(turned, shape=({BATCH}, {LENGTH}, {HEADS}, {WHOLE}))
-        out = Transpose(turned_rows, {TURN})
-    """),
-    (0,) * 4,
+    limits=(0,) * 4,
     exact=True,
     by_example=True,
-)
+).steps(f"""
+    rows = Reshape(x, shape=({BATCH}, {LENGTH}, {HEADS}, {WHOLE}))
+    heads = Transpose(rows, {TURN})
+    out = RotaryEmbedding(heads, cos, sin)
+    turned = RotaryEmbedding(x, cos, sin, num_heads={HEADS})
+    turned_rows = Reshape(turned, shape=({BATCH}, {LENGTH}, {HEADS}, {WHOLE}))
+    out = Transpose(turned_rows, {TURN})
+""")
 """Heads that lie side by side in rows need not be put first to be rotated."""
 
 ROTARY = Family(

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xflow.generator.vocabularies.common import SYMBOL, X, applied, pointwise, scalar
-from xflow.generator.vocabularies.equations import steps
+from xflow.generator.equations import steps
+from xflow.generator.production import SYMBOL, Production, choices
+from xflow.generator.vocabularies.common import X, applied, pointwise, scalar
 from xflow.generator.vocabularies.means import ALL_MEANS
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 ROWS, MADE, OUT = "rows", "made", "out"
 STAGES = ((X, MADE), (ROWS, OUT))

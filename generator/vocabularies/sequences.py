@@ -8,10 +8,11 @@ what stands between them moves past the axis that comes and goes.
 from __future__ import annotations
 
 from xflow.core.registry import Attribute
+from xflow.generator.equations import steps
+from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies.common import X
 from xflow.generator.vocabularies.convolutions import BIAS, KERNEL, C
-from xflow.generator.vocabularies.equations import steps
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 IMAGE, FLAT, MADE, OUT = "image", "flat", "made", "out"
 AT_ROW = choices(axes=[(2,)])
@@ -147,8 +148,8 @@ FUNCTIONS = _laws(
     steps("""
         scale_of_images = Unsqueeze(scale, axes=(2,))
         column_of_images = Unsqueeze(column, axes=(1,))
-        out = Elementwise(x) | Elementwise(x, x | number)
-        made = Elementwise(image) | Elementwise(image, image | number)
+        out = Elementwise(x, [x | number])
+        made = Elementwise(image, [image | number])
         out = Elementwise(x, scale | column)
         made = Elementwise(image, scale_of_images | column_of_images)
     """),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import product
 
 from xflow.core.registry import Attribute
-from xflow.generator.vocabularies.common import SYMBOL, X, scalar
-from xflow.generator.vocabularies.equations import steps
+from xflow.generator.equations import steps
+from xflow.generator.production import SYMBOL, Production
+from xflow.generator.vocabularies.common import X, scalar
 from xflow.generator.vocabularies.parts import INNER
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 
 def _moved(
@@ -21,8 +22,8 @@ def _moved(
         (
             *moves,
             *steps("""
-                f = Elementwise(x) | Elementwise(x, x | c)
-                g = Elementwise(moved) | Elementwise(moved, moved | c)
+                f = Elementwise(x, [x | c])
+                g = Elementwise(moved, [moved | c])
             """),
         ),
         (0, 0, 0, 0),
@@ -48,17 +49,16 @@ PERMUTATIONS = "(0, 2, 1, 3) | (0, 1, 3, 2) | (0, 2, 3, 1) | (0, 3, 1, 2)"
 CHANNEL_SCALES = Vocabulary(
     "scales between transposes",
     (Input("x", X, "N C H W", (2, 3, 4, 5)), Input("r", "vector", "C", (3,))),
-    steps("""
-        last = Transpose(x, perm=(0, 2, 3, 1))
-        image = Unsqueeze(vector, axes=(1, 2))
-        scaled = Elementwise(last, vector) | Transpose(f, perm=(0, 2, 3, 1))
-        f = Elementwise(x, image) | Transpose(scaled, perm=(0, 3, 1, 2))
-    """),
-    (1, 1, 1, 1),
+    limits=(1, 1, 1, 1),
     free=frozenset({"vector"}),
     exact=False,
     roots=frozenset({"scaled", "f"}),
-)
+).steps("""
+    last = Transpose(x, perm=(0, 2, 3, 1))
+    image = Unsqueeze(vector, axes=(1, 2))
+    scaled = Elementwise(last, vector) | Transpose(f, perm=(0, 2, 3, 1))
+    f = Elementwise(x, image) | Transpose(scaled, perm=(0, 3, 1, 2))
+""")
 
 TRANSPOSES = _moved("transposes", _transposed(PERMUTATIONS), *FOUR)
 
@@ -85,7 +85,7 @@ def _reshaped(sort: str, dims: str) -> Vocabulary:
                 for name, shape in SHAPES_OF.items()
                 for production in steps(f"""
                     {name} = Reshape({every}, shape={shape})
-                    {name}_of_f = Elementwise({name}) | Elementwise({name}, {name})
+                    {name}_of_f = Elementwise({name}, [{name}])
                     {name}_of_f = Reshape({sort}_of_f, shape={shape})
                 """)
             ),
@@ -112,14 +112,12 @@ MASKS = Vocabulary(
         Input("u", "mask", "L 1", (4, 1)),
         Input("v", "mask", "K", (5,)),
     ),
-    steps("""
-        large = Expand(mask, shape=(4, 5) | (1, 1, 4, 5) | (2, 1, 4, 5) | (2, 3, 4, 5))
-        out = Elementwise(x, mask | large)
-    """),
-    (0, 0, 0),
     exact=False,
     roots=frozenset({"out"}),
-)
+).steps("""
+    large = Expand(mask, shape=(4, 5) | (1, 1, 4, 5) | (2, 1, 4, 5) | (2, 3, 4, 5))
+    out = Elementwise(x, mask | large)
+""")
 
 
 def _corners(name: str, dims: str, axes: tuple[int, int], ranks: tuple[int, ...]) -> Vocabulary:
@@ -181,18 +179,17 @@ GATHERED = Vocabulary(
         Input("b", "vector", "m", (4,)),
         Input("i", "places", "*l", (3,), dtype="INT64"),
     ),
-    steps("""
-        rows = Gather(x, places, axis=0)
-        f = Elementwise(x) | Elementwise(x, x | vector) | MatMul(x, weight)
-        g = Elementwise(rows) | Elementwise(rows, rows | vector) | MatMul(rows, weight)
-        g = Gather(f, places, axis=0)
-    """),
-    (0, 0, 0, 0),
+    limits=(0, 0, 0, 0),
     free=frozenset({"weight", "vector"}),
     exact=False,
     ranks=(1, 2),
     roots=frozenset({"g"}),
-)
+).steps("""
+    rows = Gather(x, places, axis=0)
+    f = Elementwise(x, [x | vector]) | MatMul(x, weight)
+    g = Elementwise(rows, [rows | vector]) | MatMul(rows, weight)
+    g = Gather(f, places, axis=0)
+""")
 
 BLOCKS = _moved(
     "blocks of pixels",
@@ -219,7 +216,7 @@ ROWS = Vocabulary(
             production
             for sort, result in ((X, "f"), ("part", "g"))
             for production in steps(f"""
-                {result} = Elementwise({sort}) | Elementwise({sort}, vector | {sort})
+                {result} = Elementwise({sort}, [vector | {sort}])
                 {result} = MatMul({sort}, weight | matrix) | Softmax({sort}, axis=2)
                 {result} = LayerNormalization({sort}, vector, vector, axis=2, epsilon=SYMBOL)
                 {result} = RMSNormalization({sort}, vector, axis=2, epsilon=SYMBOL)

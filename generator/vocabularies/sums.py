@@ -6,7 +6,6 @@ A sum of products is a product of matrices, and moments and distances are sums o
 from __future__ import annotations
 
 from xflow.generator.vocabularies.common import X, stages
-from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabularies.parts import LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -18,63 +17,60 @@ N, M, D = 3, 5, 7
 MOMENTS = stages(
     "variances, squares as powers",
     (Input("x", X, "*B n", (3, 4)),),
-    steps(f"""
-        two = 2
-        mean = ReduceMean(x, {ROWS})
-        deviation = Sub(x, mean)
-        square = Pow(deviation, two)
-        own = Pow(x, two)
-        second = ReduceMean(own, {ROWS})
-        known = Pow(mean, two)
-        variance = ReduceMean(square, {ROWS}) | Sub(second, known)
-    """),
-    (3,) * 7,
+    limits=(3,) * 7,
     ranks=BATCHES,
     roots=frozenset({"variance"}),
-)
+).steps(f"""
+    two = 2
+    mean = ReduceMean(x, {ROWS})
+    deviation = Sub(x, mean)
+    square = Pow(deviation, two)
+    own = Pow(x, two)
+    second = ReduceMean(own, {ROWS})
+    known = Pow(mean, two)
+    variance = ReduceMean(square, {ROWS}) | Sub(second, known)
+""")
 """The variance as the mean of squared deviations, and by the mean of squares."""
 
 ONES = stages(
     "sums as products by ones",
     (Input("x", X, "*B n m", (2, N, M)), Input("v", "vector", "m", (M,))),
-    steps(f"""
-        ones = Ones(shape=({M}, 1))
-        row = Ones(shape=(1, {N}))
-        column = Unsqueeze(vector, axes=(1,))
-        weighted = Mul(x, vector)
-        out = MatMul(x, ones | column) | MatMul(row, x)
-        out = ReduceSum(x | weighted, axes=(2,), keepdims=1) | ReduceSum(x, axes=(1,), keepdims=1)
-    """),
-    (1,) * 4,
+    limits=(1,) * 4,
     free=frozenset({"vector"}),
     ranks=(0, 1, 2),
     by_example=True,
     searched=False,
-)
+).steps(f"""
+    ones = Ones(shape=({M}, 1))
+    row = Ones(shape=(1, {N}))
+    column = Unsqueeze(vector, axes=(1,))
+    weighted = Mul(x, vector)
+    out = MatMul(x, ones | column) | MatMul(row, x)
+    out = ReduceSum(x | weighted, axes=(2,), keepdims=1) | ReduceSum(x, axes=(1,), keepdims=1)
+""")
 """Not searched: they lead from norms of scaled rows to norms that are scaled, and the squares of
 1e-23 are 0 in floats."""
 
 DISTANCES = stages(
     "squared distances",
     (Input("x", "one", "n 1 d", (N, 1, D)), Input("y", "other", "1 m d", (1, M, D))),
-    steps("""
-        two = 2
-        difference = Sub(one, other)
-        square = Pow(difference, two)
-        own = Pow(one, two)
-        others = Pow(other, two)
-        length = ReduceSum(own, axes=(2,), keepdims=0)
-        lengths = ReduceSum(others, axes=(2,), keepdims=0)
-        total = Add(length, lengths)
-        rows = Squeeze(one, axes=(1,))
-        lines = Squeeze(other, axes=(0,))
-        columns = Transpose(lines, perm=(1, 0))
-        product = MatMul(rows, columns)
-        double = Mul(product, two)
-        out = ReduceSum(square, axes=(2,), keepdims=0) | Sub(total, double)
-    """),
-    (3,) * 13,
-)
+    limits=(3,) * 13,
+).steps("""
+    two = 2
+    difference = Sub(one, other)
+    square = Pow(difference, two)
+    own = Pow(one, two)
+    others = Pow(other, two)
+    length = ReduceSum(own, axes=(2,), keepdims=0)
+    lengths = ReduceSum(others, axes=(2,), keepdims=0)
+    total = Add(length, lengths)
+    rows = Squeeze(one, axes=(1,))
+    lines = Squeeze(other, axes=(0,))
+    columns = Transpose(lines, perm=(1, 0))
+    product = MatMul(rows, columns)
+    double = Mul(product, two)
+    out = ReduceSum(square, axes=(2,), keepdims=0) | Sub(total, double)
+""")
 
 HEADS = 2
 MERGED = stages(
@@ -83,33 +79,31 @@ MERGED = stages(
         Input("x", X, "B h S D", (2, HEADS, N, D)),
         Input("w", "weight", "h D K", (HEADS, D, M)),
     ),
-    steps(f"""
-        turned = Transpose(x, perm=(0, 2, 1, 3))
-        rows = Reshape(turned, shape=(2, {N}, {HEADS * D}))
-        whole = Reshape(weight, shape=({HEADS * D}, {M}))
-        each = MatMul(x, weight)
-        out = MatMul(rows, whole) | ReduceSum(each, axes=(1,), keepdims=0)
-    """),
-    (1,) * 5,
+    limits=(1,) * 5,
     free=frozenset({"weight"}),
     by_example=True,
-)
+).steps(f"""
+    turned = Transpose(x, perm=(0, 2, 1, 3))
+    rows = Reshape(turned, shape=(2, {N}, {HEADS * D}))
+    whole = Reshape(weight, shape=({HEADS * D}, {M}))
+    each = MatMul(x, weight)
+    out = MatMul(rows, whole) | ReduceSum(each, axes=(1,), keepdims=0)
+""")
 
 TWO = stages(
     "weights of two",
     (Input("x", X, "*B 1", (3, 1)), Input("y", X, "*B 1", (3, 1))),
-    steps("""
-        both = Concat(x, x, axis=1)
-        weights = Softmax(both, axis=1)
-        margin = Sub(x, x)
-        out = Slice(weights, starts=(0,), ends=(1,), axes=(1,), steps=(1,))
-        out = Slice(weights, starts=(1,), ends=(2,), axes=(1,), steps=(1,)) | Sigmoid(margin)
-    """),
-    (0,) * 4,
+    limits=(0,) * 4,
     ranks=BATCHES,
     literal=frozenset({"Slice"}),
     searched=False,
-)
+).steps("""
+    both = Concat(x, x, axis=1)
+    weights = Softmax(both, axis=1)
+    margin = Sub(x, x)
+    out = Slice(weights, starts=(0,), ends=(1,), axes=(1,), steps=(1,))
+    out = Slice(weights, starts=(1,), ends=(2,), axes=(1,), steps=(1,)) | Sigmoid(margin)
+""")
 """Not searched: the runtime's Sigmoid is 1.5e-8 from -18 on, and a softmax goes on to less."""
 
 
@@ -119,16 +113,15 @@ def _differences(layout: Layout) -> Vocabulary:
     return stages(
         f"sums of differences along {layout.name}",
         (layout.input("x"), layout.input("y")),
-        steps(f"""
-            difference = Sub(x, x)
-            sum = ReduceSum(x, {way})
-            mean = ReduceMean(x, {way})
-            out = ReduceSum(difference, {way}) | Sub(sum, sum)
-            out = ReduceMean(difference, {way}) | Sub(mean, mean)
-        """),
-        (0,) * 4,
+        limits=(0,) * 4,
         ranks=layout.ranks,
-    )
+    ).steps(f"""
+        difference = Sub(x, x)
+        sum = ReduceSum(x, {way})
+        mean = ReduceMean(x, {way})
+        out = ReduceSum(difference, {way}) | Sub(sum, sum)
+        out = ReduceMean(difference, {way}) | Sub(mean, mean)
+    """)
 
 
 SUMS = Family(

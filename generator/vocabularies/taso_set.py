@@ -13,7 +13,8 @@ as three operators can read.
 
 from __future__ import annotations
 
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.production import Production, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 X, SCALAR, CONSTANT = "x", "scalar", "constant"
 N, S = 4, 3

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies.common import X, anywhere
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax")
 GONE = "gone"

@@ -6,7 +6,6 @@ Exporters write the same view as a Reshape, a Squeeze or an Unsqueeze.
 from __future__ import annotations
 
 from xflow.generator.vocabularies.common import OUT, X, stages
-from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 EXTENTS = {"n": 3, "m": 5}
@@ -24,12 +23,11 @@ def _single(dims: str, axes: tuple[int, ...], *, gone: bool) -> Vocabulary:
     return Vocabulary(
         f"axes {axes} {'of' if gone else 'put into'} {dims}",
         (Input("x", X, dims, sizes),),
-        steps(f"out = {view}(x, axes={axes}) | Reshape(x, shape={tuple(shape)})"),
-        (0, 0),
+        limits=(0, 0),
         roots=frozenset({OUT}),
         by_example=True,
         searched=False,
-    )
+    ).steps(f"out = {view}(x, axes={axes}) | Reshape(x, shape={tuple(shape)})")
 
 
 TAKEN = (
@@ -66,16 +64,15 @@ def _split(dims: str, sizes: tuple[int, ...]) -> Vocabulary:
             Input("x", X, f"{dims} M", (*sizes, heads * depth)),
             Input("b", "vector", "M", (heads * depth,)),
         ),
-        steps(f"""
-            f = Elementwise(x, vector)
-            split = Reshape(x, shape={shape})
-            parts = Reshape(vector, shape={(heads, depth)})
-            out = Reshape(f, shape={shape}) | Elementwise(split, parts)
-        """),
-        (1,) * 3,
+        limits=(1,) * 3,
         free=frozenset({"vector"}),
         by_example=True,
-    )
+    ).steps(f"""
+        f = Elementwise(x, vector)
+        split = Reshape(x, shape={shape})
+        parts = Reshape(vector, shape={(heads, depth)})
+        out = Reshape(f, shape={shape}) | Elementwise(split, parts)
+    """)
 
 
 GATHERED = stages(
@@ -85,30 +82,28 @@ GATHERED = stages(
         Input("i", "places", "n", (5,), dtype="INT64"),
         Input("j", "some", "k", (4,), dtype="INT64"),
     ),
-    steps("""
-        rows = Gather(x, places, axis=0)
-        chosen = Gather(places, some, axis=0)
-        out = Gather(rows, some, axis=0) | Gather(x, chosen, axis=0)
-    """),
-    (1,) * 3,
+    limits=(1,) * 3,
     free=frozenset({"places", "some"}),
     ranks=(0, 1, 2, 3),
-)
+).steps("""
+    rows = Gather(x, places, axis=0)
+    chosen = Gather(places, some, axis=0)
+    out = Gather(rows, some, axis=0) | Gather(x, chosen, axis=0)
+""")
 
 FLAT = stages(
     "convolutions of one pixel as products",
     (Input("x", X, "N C H W", (2, 3, 5, 7)), Input("w", "kernel", "O C 1 1", (4, 3, 1, 1))),
-    steps("""
-        matrix = Reshape(kernel, shape=(4, 3))
-        flat = Reshape(x, shape=(2, 3, 35))
-        product = MatMul(matrix, flat)
-        out = Reshape(product, shape=(2, 4, 5, 7)) | Conv(x, kernel)
-    """),
-    (1,) * 4,
+    limits=(1,) * 4,
     free=frozenset({"kernel"}),
     by_example=True,
     searched=False,
-)
+).steps("""
+    matrix = Reshape(kernel, shape=(4, 3))
+    flat = Reshape(x, shape=(2, 3, 35))
+    product = MatMul(matrix, flat)
+    out = Reshape(product, shape=(2, 4, 5, 7)) | Conv(x, kernel)
+""")
 
 KERNELS = stages(
     "kernels of one pixel multiplied",
@@ -117,18 +112,17 @@ KERNELS = stages(
         Input("w", "first", "M C 1 1", (6, 3, 1, 1)),
         Input("v", "second", "O M 1 1", (4, 6, 1, 1)),
     ),
-    steps("""
-        matrix = Reshape(first, shape=(6, 3))
-        matrices = Reshape(second, shape=(4, 6))
-        product = MatMul(matrices, matrix)
-        kernel = Reshape(product, shape=(4, 3, 1, 1))
-        once = Conv(x, first)
-        out = Conv(once, second) | Conv(x, kernel)
-    """),
-    (4,) * 3,
+    limits=(4,) * 3,
     free=frozenset({"first", "second"}),
     by_example=True,
-)
+).steps("""
+    matrix = Reshape(first, shape=(6, 3))
+    matrices = Reshape(second, shape=(4, 6))
+    product = MatMul(matrices, matrix)
+    kernel = Reshape(product, shape=(4, 3, 1, 1))
+    once = Conv(x, first)
+    out = Conv(once, second) | Conv(x, kernel)
+""")
 
 VIEWS = Family(
     "views",

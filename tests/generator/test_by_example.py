@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from xflow.core.size import Size, symbols
 from xflow.core.value_conditions import is_need
 from xflow.generator.enumeration.enumerate import enumerate_terms
+from xflow.generator.equations import steps
 from xflow.generator.generalization.example import divisions, runs, without_common_factor
 from xflow.generator.generalization.generalize import Generalizer
 from xflow.generator.generalization.propose import propose
 from xflow.generator.settle import Fate, settle
 from xflow.generator.vocabularies import attention, batched_heads, padded_channels, rows
 from xflow.generator.vocabularies.common import stages
-from xflow.generator.vocabularies.equations import steps
 from xflow.generator.vocabulary import Input, Vocabulary
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules

@@ -25,10 +25,11 @@ from xflow.generator.enumeration.enumerate import draws_for, enumerate_terms
 from xflow.generator.enumeration.fingerprint import Evaluator, InexactError, digests, exact_integers
 from xflow.generator.enumeration.level import Candidate, Enumeration
 from xflow.generator.enumeration.replay import other_sizes
+from xflow.generator.equations import steps
 from xflow.generator.generalization.propose import Proposal, propose
+from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies import taso_set
-from xflow.generator.vocabularies.equations import steps
-from xflow.generator.vocabulary import Input, Production, Vocabulary, choices
+from xflow.generator.vocabulary import Input, Vocabulary
 from xflow.ops import operators
 
 X = "x"
@@ -526,9 +527,27 @@ def test_an_equation_says_every_combination_of_its_sorts_and_values() -> None:
         Production("LeakyRelu", ("x",), "made of c", choices(alpha=[Fraction(1, 4)])),
         Production("Slice", ("x",), "x", cuts),
     )
-    for text in ("Mul(x, y)", "x = Mul(x, Neg(y))", "x = Neg(2)"):
+    wrong = ("Mul(x, y)", "x = Mul(x, Neg(y))", "x = Neg(2)", "x = Mul([x], y)", "x = Neg((x, y))")
+    for text in (*wrong, "f, g = Neg((x, y, z))"):
         with pytest.raises(SyntaxError):
             steps(text)
+
+
+def test_an_equation_has_absent_arguments_several_sorts_and_given_attributes() -> None:
+    windows = ({"strides": (1,)}, {"strides": (2,), "pads": (1, 0)})
+    made = steps("f, g = Conv((x, y), w, [b | c], group=2 | 4, **windows)", windows=windows)
+    written = steps(
+        """
+        f = Conv(x, w, group=2 | 4, **windows) | Conv(x, w, b | c, group=2 | 4, **windows)
+        g = Conv(y, w, group=2 | 4, **windows) | Conv(y, w, b | c, group=2 | 4, **windows)
+    """,
+        windows=windows,
+    )
+    assert made == written
+    assert [p.args for p in made[:3]] == [("x", "w"), ("x", "w", "b"), ("x", "w", "c")]
+    assert made[0].choices == tuple({"group": n, **window} for n in (2, 4) for window in windows)
+    optional = steps("out = ConvInteger(x, w, [z], [v])")
+    assert [len(p.args) for p in optional] == [2, 3, 4]
 
 
 def test_what_is_made_of_weights_alone_is_free() -> None:

@@ -25,6 +25,7 @@ from xflow.generator.generalization.skeleton import take_apart
 from xflow.generator.generalization.splits import split_rules
 from xflow.generator.idle import is_idle
 from xflow.generator.minimize import Descent, Reducer, order
+from xflow.generator.production import Production
 from xflow.generator.run import generate
 from xflow.generator.vocabularies import (
     activations,
@@ -41,7 +42,7 @@ from xflow.generator.vocabularies import (
     rotary,
     shapes,
 )
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 from xflow.ops import operators
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import load_rules

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from xflow.generator import run
+from xflow.generator.production import Production
 from xflow.generator.report import Summary
 from xflow.generator.runner.chunks import Chunk
 from xflow.generator.runner.desk import Desk, Steps, complete, wait_for
 from xflow.generator.runner.engine import Urgency
 from xflow.generator.runner.journal import Journal
 from xflow.generator.runner.local import LocalEngine
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 GB = 10**9
 X = "x"

@@ -24,7 +24,8 @@ from places import CORPUS
 
 from xflow.core.processes import process_pool
 from xflow.generator.derive import derive
-from xflow.generator.vocabulary import Family, Input, Production, Vocabulary
+from xflow.generator.production import Production
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 from xflow.ops import operator
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
