@@ -31,7 +31,7 @@ from xflow.generator.vocabularies.pixels import PIXELS, TOKENS_FAMILY
 from xflow.generator.vocabularies.polyphase import POLYPHASE
 from xflow.generator.vocabularies.pools import POOLING
 from xflow.generator.vocabularies.quantized import QUANTIZED
-from xflow.generator.vocabularies.reductions import REDUCTIONS
+from xflow.generator.vocabularies.reductions import REDUCTIONS_FAMILY
 from xflow.generator.vocabularies.resized import RESIZED
 from xflow.generator.vocabularies.rotary import ROTARY
 from xflow.generator.vocabularies.rows import GATHERED_ROWS, ROWS_FAMILY
@@ -60,7 +60,7 @@ FAMILIES = (
     GATHERED_ROWS,
     SHAPES,
     VIEWS,
-    REDUCTIONS,
+    REDUCTIONS_FAMILY,
     MOVEMENT,
     SUMS,
     NORMALIZATION,

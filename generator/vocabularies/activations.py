@@ -9,25 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from xflow.generator.production import OTHER_SYMBOL, SYMBOL, Production, choices
-from xflow.generator.vocabularies.common import X, anywhere, stages, unary
+from xflow.generator.production import OTHER_SYMBOL, SYMBOL
+from xflow.generator.vocabularies.common import X, anywhere, stages
 from xflow.generator.vocabulary import Family, Vocabulary
 
 PAIRS = Vocabulary(
-    "pairs of functions",
-    (anywhere("x"),),
-    (
-        *unary("Neg", "Abs", "Relu", "Identity", "Exp", "Sigmoid"),
-        *unary("Reciprocal", "Sin", "Cos", "Softsign", "HardSwish", "Swish"),
-        Production("LeakyRelu", (X,), X, choices(alpha=[SYMBOL])),
-    ),
-    (0, 0, 0),
-    exact=False,
-    reals={SYMBOL: "alpha"},
-    reach=4,
-)
+    "pairs of functions", (anywhere("x"),), exact=False, reals={SYMBOL: "alpha"}, reach=4
+).steps("""
+    x = Neg(x) | Abs(x) | Relu(x) | Identity(x) | Exp(x) | Sigmoid(x) | Reciprocal(x)
+    x = Sin(x) | Cos(x) | Softsign(x) | HardSwish(x) | Swish(x) | LeakyRelu(x, alpha=SYMBOL)
+""")
 
-ODD = Vocabulary("odd functions", (anywhere("x"),), unary("Neg", "Tanh"), (0, 0, 0), exact=False)
+ODD = Vocabulary("odd functions", (anywhere("x"),), exact=False).steps("x = Neg(x) | Tanh(x)")
 """Apart from the pairs: that a Tanh keeps an Abs is proved, but the second checker has no cases."""
 
 POWERS = Vocabulary(

@@ -21,6 +21,17 @@ def either(values: Iterable[Attribute]) -> str:
     return " | ".join(map(repr, values))
 
 
+def any_of(ops: Iterable[str], arguments: str) -> str:
+    """Terms of these operators, all with the same arguments, as an equation separates them."""
+    return " | ".join(f"{op}({arguments})" for op in ops)
+
+
+def cut(axis: int, starts: Iterable[int], ends: Iterable[int]) -> str:
+    """The attributes of slices along an axis, from any of the starts to any of the ends."""
+    firsts, lasts = (either((place,) for place in places) for places in (starts, ends))
+    return f"starts={firsts}, ends={lasts}, axes=({axis},), steps=(1,)"
+
+
 def anywhere(name: str, *, positive: bool = False) -> Input:
     """An input of any shape."""
     return Input(name, X, "...", (5,), positive=positive)

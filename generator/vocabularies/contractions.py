@@ -6,66 +6,55 @@ axes are merged, only sizes that all differ show which of them a Reshape splits 
 
 from __future__ import annotations
 
-from xflow.generator.production import Production, choices
-from xflow.generator.vocabularies.common import X, applied
-from xflow.generator.vocabulary import Family, Input, Vocabulary
+from functools import partial
+
+from xflow.generator.vocabularies.common import X, stages
+from xflow.generator.vocabulary import Family, Input
 
 BATCH, ROWS, WIDTH, HEADS, DEPTH = 2, 5, 7, 3, 11
-OUT = "out"
 
+contraction = partial(
+    stages, limits=(2,) * 5, free=frozenset({"weight"}), exact=True, by_example=True
+)
 
-def _contraction(
-    name: str, equation: str, inputs: tuple[Input, ...], *productions: Production
-) -> Vocabulary:
-    """An Einsum of two inputs, of sorts `X` and ``operand``, and what else leads to `OUT`."""
-    whole = Production("Einsum", (X, "operand"), OUT, choices(equation=[equation]))
-    return Vocabulary(
-        name,
-        inputs,
-        (whole, *productions),
-        (2,) * 5,
-        free=frozenset({"weight"}),
-        roots=frozenset({OUT}),
-        chain=True,
-        by_example=True,
-    )
-
-
-TO_HEADS = _contraction(
+TO_HEADS = contraction(
     "rows to heads",
-    "abc,cde->abde",
     (
         Input("x", X, "B S K", (BATCH, ROWS, WIDTH)),
         Input("w", "operand", "K H D", (WIDTH, HEADS, DEPTH)),
     ),
-    Production("Reshape", ("operand",), "weight", choices(shape=[(WIDTH, HEADS * DEPTH)])),
-    applied("MatMul", X, "weight", "rows"),
-    Production("Reshape", ("rows",), OUT, choices(shape=[(BATCH, ROWS, HEADS, DEPTH)])),
-)
+).steps(f"""
+    out = Einsum(x, operand, equation="abc,cde->abde")
+    weight = Reshape(operand, shape={(WIDTH, HEADS * DEPTH)})
+    rows = MatMul(x, weight)
+    out = Reshape(rows, shape={(BATCH, ROWS, HEADS, DEPTH)})
+""")
 
-FROM_HEADS = _contraction(
+FROM_HEADS = contraction(
     "heads to rows",
-    "abcd,cde->abe",
     (
         Input("x", X, "B S H D", (BATCH, ROWS, HEADS, DEPTH)),
         Input("w", "operand", "H D K", (HEADS, DEPTH, WIDTH)),
     ),
-    Production("Reshape", ("operand",), "weight", choices(shape=[(HEADS * DEPTH, WIDTH)])),
-    Production("Reshape", (X,), "rows", choices(shape=[(BATCH, ROWS, HEADS * DEPTH)])),
-    applied("MatMul", "rows", "weight", OUT),
-)
+).steps(f"""
+    out = Einsum(x, operand, equation="abcd,cde->abe")
+    weight = Reshape(operand, shape={(HEADS * DEPTH, WIDTH)})
+    rows = Reshape(x, shape={(BATCH, ROWS, HEADS * DEPTH)})
+    out = MatMul(rows, weight)
+""")
 
-MASKS = _contraction(
+MASKS = contraction(
     "masks of images",
-    "abc,acde->abde",
     (
         Input("x", X, "B Q C", (BATCH, ROWS, WIDTH)),
         Input("y", "operand", "B C H W", (BATCH, WIDTH, HEADS, DEPTH)),
     ),
-    Production("Reshape", ("operand",), "pixels", choices(shape=[(BATCH, WIDTH, HEADS * DEPTH)])),
-    applied("MatMul", X, "pixels", "masks"),
-    Production("Reshape", ("masks",), OUT, choices(shape=[(BATCH, ROWS, HEADS, DEPTH)])),
-)
+).steps(f"""
+    out = Einsum(x, operand, equation="abc,acde->abde")
+    pixels = Reshape(operand, shape={(BATCH, WIDTH, HEADS * DEPTH)})
+    masks = MatMul(x, pixels)
+    out = Reshape(masks, shape={(BATCH, ROWS, HEADS, DEPTH)})
+""")
 
 CONTRACTIONS = Family(
     "contractions",

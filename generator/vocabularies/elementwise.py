@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import anywhere, binary, unary
+from xflow.generator.vocabularies.common import anywhere
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 ELEMENTWISE = Family(
@@ -22,11 +22,8 @@ ELEMENTWISE = Family(
             x = Mul(x, x | c) | Div(x, x | one | c) | Div(one, x) | Add(x, one) | Sub(one, x)
             x = Neg(x) | Sigmoid(x) | Tanh(x) | Exp(x) | Sqrt(x) | Reciprocal(x) | Relu(x)
         """),
-        Vocabulary(
-            "rings",
-            (anywhere("x"), anywhere("y"), anywhere("z")),
-            (*binary("Add", "Sub", "Mul", "Max"), *unary("Relu")),
-            (0, 0, 0, 0),
+        Vocabulary("rings", tuple(map(anywhere, "xyz")), limits=(0, 0, 0, 0)).steps(
+            "x = Add(x, x) | Sub(x, x) | Mul(x, x) | Max(x, x) | Relu(x)"
         ),
         Vocabulary(
             "scales and shifts",

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.generator.vocabularies.common import OUT, X, either
+from xflow.generator.vocabularies.common import OUT, X, cut, either
 from xflow.generator.vocabularies.convolutions import BIAS, KERNEL, S, of_images
-from xflow.generator.vocabularies.padded_channels import CONV, STEPS, cut, zeros
+from xflow.generator.vocabularies.padded_channels import CONV, STEPS, zeros
 from xflow.generator.vocabularies.pools import WINDOW
 from xflow.generator.vocabulary import Family, Input
 

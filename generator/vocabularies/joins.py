@@ -6,41 +6,32 @@ concatenation of two holds for a longer one that is taken apart.
 
 from __future__ import annotations
 
-from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies.parts import FIRST, INNER, LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Vocabulary
-
-COUNTS = (5, 6, 7, 8)
-NAMES = "xyzuvwst"
-WHOLE, HEAD, TAIL = "whole", "head", "tail"
 
 
 def _joins(layout: Layout, count: int) -> Vocabulary:
     """All at once; the last one behind the others; and the first one before the others."""
-    axis = choices(axis=[layout.axis])
-    names = tuple(NAMES[:count])
-
-    def joined(sorts: tuple[str, ...], result: str) -> Production:
-        return Production("Concat", sorts, result, axis)
-
+    names, axis = "xyzuvwst"[:count], f"axis={layout.axis}"
+    every, but_last, but_first = map(", ".join, (names, names[:-1], names[1:]))
     return Vocabulary(
         f"{count} tensors along {layout.name}",
         tuple(layout.input(name, name) for name in names),
-        (
-            joined(names, WHOLE),
-            joined(names[:-1], HEAD),
-            joined((HEAD, names[-1]), WHOLE),
-            joined(names[1:], TAIL),
-            joined((names[0], TAIL), WHOLE),
-        ),
-        (0, 0, 0),
         ranks=layout.ranks,
-        roots=frozenset({WHOLE}),
-    )
+        roots=frozenset({"whole"}),
+    ).steps(f"""
+        whole = Concat({every}, {axis})
+        head = Concat({but_last}, {axis})
+        whole = Concat(head, {names[-1]}, {axis})
+        tail = Concat({but_first}, {axis})
+        whole = Concat({names[0]}, tail, {axis})
+    """)
 
 
 JOINS = Family(
     "joins",
-    tuple(_joins(layout, count) for layout in (FIRST, SECOND, LAST, INNER) for count in COUNTS),
+    tuple(
+        _joins(layout, count) for layout in (FIRST, SECOND, LAST, INNER) for count in (5, 6, 7, 8)
+    ),
     about="concatenations of five to eight tensors",
 )

@@ -1,64 +1,39 @@
-"""Vocabularies of images with channels last, transposed and back: scales and shifts by channel."""
+"""Vocabularies of images with channels last, transposed and back: scales and shifts by channel.
+
+`first` are images with channels first, `last` those with channels last; a `scale` is [1, C, 1, 1]
+and a `vector` [C].
+"""
 
 from __future__ import annotations
 
-from xflow.generator.production import Production, choices
-from xflow.generator.vocabularies.common import applied
+from functools import partial
+
+from xflow.generator.vocabularies.common import OUT
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
-FIRST, LAST, SCALE, VECTOR = "first", "last", "scale", "vector"
-"""Sorts: images with channels first and last; weights [1, C, 1, 1] and [C]."""
+FIRST, LAST = "first", "last"
 N, C, H, W = 2, 5, 3, 4
-TO_FIRST, TO_LAST = choices(perm=[(0, 3, 1, 2)]), choices(perm=[(0, 2, 3, 1)])
-MEANS = choices(axes=[(2, 3)], keepdims=[1])
+TO_FIRST, TO_LAST = "perm=(0, 3, 1, 2)", "perm=(0, 2, 3, 1)"
+LAST_IMAGE = Input("x", LAST, "N H W C", (N, H, W, C))
+FIRST_IMAGE = Input("x", FIRST, "N C H W", (N, C, H, W))
+SCALE = Input("s", "scale", "1 C 1 1", (1, C, 1, 1))
 
-_SCALE = Input("s", SCALE, "1 C 1 1", (1, C, 1, 1))
-_AS_VECTOR = Production("Reshape", (SCALE,), VECTOR, choices(shape=[(C,)]))
+scaled = partial(Vocabulary, limits=(1, 1, 1), free=frozenset({"scale"}), roots=frozenset({OUT}))
 
-TO_THE_FRONT = Vocabulary(
-    "channels to the front",
-    (Input("x", LAST, "N H W C", (N, H, W, C)), _SCALE),
-    (
-        _AS_VECTOR,
-        *(
-            production
-            for op in ("Mul", "Add")
-            for production in (
-                applied(op, FIRST, SCALE, "out"),
-                applied(op, LAST, VECTOR, "changed"),
-            )
-        ),
-        Production("Transpose", (LAST,), FIRST, TO_FIRST),
-        Production("Transpose", ("changed",), "out", TO_FIRST),
-    ),
-    (1, 1, 1),
-    free=frozenset({SCALE, VECTOR}),
-    roots=frozenset({"out"}),
-)
+TO_THE_FRONT = scaled("channels to the front", (LAST_IMAGE, SCALE)).steps(f"""
+    vector = Reshape(scale, shape=({C},))
+    out, changed = Mul((first, last), (scale, vector))
+    out, changed = Add((first, last), (scale, vector))
+    first, out = Transpose((last, changed), {TO_FIRST})
+""")
 
-TO_THE_BACK = Vocabulary(
-    "channels to the back",
-    (Input("x", FIRST, "N C H W", (N, C, H, W)), _SCALE),
-    (
-        _AS_VECTOR,
-        *(
-            production
-            for op in ("Mul", "Add")
-            for production in (
-                applied(op, FIRST, SCALE, "changed"),
-                applied(op, LAST, VECTOR, "out"),
-                applied(op, "mean", SCALE, "out"),
-            )
-        ),
-        Production("Transpose", (FIRST,), LAST, TO_LAST),
-        Production("Transpose", ("changed",), "out", TO_LAST),
-        Production("ReduceMean", (FIRST,), "mean", MEANS),
-        Production("ReduceMean", ("changed",), "out", MEANS),
-    ),
-    (1, 1, 1),
-    free=frozenset({SCALE, VECTOR}),
-    roots=frozenset({"out"}),
-)
+TO_THE_BACK = scaled("channels to the back", (FIRST_IMAGE, SCALE)).steps(f"""
+    vector = Reshape(scale, shape=({C},))
+    changed, out, out = Mul((first, last, mean), (scale, vector, scale))
+    changed, out, out = Add((first, last, mean), (scale, vector, scale))
+    last, out = Transpose((first, changed), {TO_LAST})
+    mean, out = ReduceMean((first, changed), axes=(2, 3), keepdims=1)
+""")
 
 LAST_CHANNELS = Family(
     "last-channels",

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, either
+from xflow.generator.vocabularies.common import OUT, X, cut, either
 from xflow.generator.vocabularies.convolutions import (
     BIAS,
     FREE,
@@ -44,12 +44,6 @@ def zeros(rank: int, axis: int, numbers: Iterable[int] = MORE) -> str:
     """Zeros behind what there is along an axis."""
     pads = (tuple(n if i == rank + axis else 0 for i in range(2 * rank)) for n in numbers)
     return f"pads={either(pads)}"
-
-
-def cut(axis: int, starts: Iterable[int], ends: Iterable[int]) -> str:
-    """Slices along an axis."""
-    firsts, lasts = (either((place,) for place in places) for places in (starts, ends))
-    return f"starts={firsts}, ends={lasts}, axes=({axis},), steps=(1,)"
 
 
 def _sized(name: str, sort: str, dims: str, *sizes: tuple[int, ...]) -> tuple[Input, ...]:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from xflow.generator.equations import steps
-from xflow.generator.production import Production, choices
-from xflow.generator.vocabularies.common import X, pointwise, scalar
+from xflow.generator.vocabularies.common import X, cut, either, scalar
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 
@@ -112,7 +110,7 @@ def _commuting(layout: Layout) -> Vocabulary:
 
 def _pairs(layout: Layout) -> Vocabulary:
     """Operators of two on two that are concatenated, and concatenations of two along two axes."""
-    axes = f"axis={' | '.join(map(str, layout.single_axes))}"
+    axes = f"axis={either(layout.single_axes)}"
     return Vocabulary(
         f"pairs along {layout.name}",
         tuple(layout.input(name) for name in "xyzu"),
@@ -130,34 +128,30 @@ def _pairs(layout: Layout) -> Vocabulary:
 
 def _cuts(layout: Layout) -> Vocabulary:
     """Slices of slices, of paddings and of concatenations."""
-    whole = layout.input("x", extent=13)
-    two = " | ".join(f"({k}, {13 - k})" for k in range(1, 13))
+    two = either((k, 13 - k) for k in range(1, 13))
+    axis = layout.axis
     return Vocabulary(
         f"slices along {layout.name}",
-        (whole,),
-        (
-            Production("Slice", (X,), "part", layout.slices(range(4), range(9, 13))),
-            Production("Slice", ("part",), "less", layout.slices(range(3), range(4, 7))),
-            Production("Slice", (X,), "less", layout.slices(range(7), range(4, 10))),
-            Production("Slice", (X,), "part", layout.slices(range(1), range(13, 14))),
-            *steps(f"part = Split(x, axis={layout.axis}, split={two})"),
-            Production("Slice", (X,), "part", layout.slices(range(1), range(1, 13))),
-            Production("Slice", (X,), "part", layout.slices(range(1, 13), range(13, 14))),
-        ),
-        (0, 0, 0),
+        (layout.input("x", extent=13),),
         ranks=layout.ranks,
         roots=frozenset({X, "part", "less"}),
+    ).steps(
+        f"""
+        part = Slice(x, {cut(axis, range(4), range(9, 13))})
+        less = Slice(part, {cut(axis, range(3), range(4, 7))}) | Slice(x, **slices)
+        part = Slice(x, {cut(axis, [0], [13])}) | Split(x, axis={axis}, split={two})
+        part = Slice(x, {cut(axis, [0], range(1, 13))}) | Slice(x, {cut(axis, range(1, 13), [13])})
+        """,
+        slices=layout.slices(range(7), range(4, 10)),
     )
 
 
 def _places(layout: Layout) -> Vocabulary:
     """Gather at constant indices: a run of them is a slice, a single one a slice without axis."""
     axis = f"axis={layout.axis}"
-    starts = " | ".join(map(str, range(6)))
+    starts = either(range(6))
     slices = " | ".join(
-        f"Slice(x, starts=({a},), ends=({a + n},), axes=({layout.axis},), steps=(1,))"
-        for a in range(6)
-        for n in (1, 2, 3)
+        f"Slice(x, {cut(layout.axis, [a], [a + n])})" for a in range(6) for n in (1, 2, 3)
     )
     return Vocabulary(
         f"places along {layout.name}",
@@ -180,17 +174,15 @@ def _joins(layout: Layout) -> Vocabulary:
     return Vocabulary(
         f"concatenations along {layout.name}",
         tuple(layout.input(name) for name in "xyzu"),
-        (
-            *steps(f"""
-                joined = Concat(x, x, {axis}) | Concat(x, x, x, {axis}) | Concat(x, x, x, x, {axis})
-                joined = Concat(joined, x | joined, {axis}) | Concat(x, joined, {axis})
-                x = Split(joined, {axis}, {split})
-            """),
-            Production("Slice", ("joined",), X, layout.slices(range(0, 9, 4), range(4, 13, 4))),
-        ),
-        (0, 0, 0),
         ranks=layout.ranks,
         roots=frozenset({X, "joined"}),
+    ).steps(
+        f"""
+        joined = Concat(x, x, {axis}) | Concat(x, x, x, {axis}) | Concat(x, x, x, x, {axis})
+        joined = Concat(joined, x | joined, {axis}) | Concat(x, joined, {axis})
+        x = Split(joined, {axis}, {split}) | Slice(joined, **parts)
+        """,
+        parts=layout.slices(range(0, 9, 4), range(4, 13, 4)),
     )
 
 
@@ -215,26 +207,20 @@ def _pieces(layout: Layout) -> Vocabulary:
 
 def _padded(layout: Layout) -> Vocabulary:
     """Zeros before and behind: padded twice, cut off again, and functions that are 0 at 0."""
-    some = choices(pads=[layout.pads(p, q) for p in range(3) for q in range(3)])
+    some = f"pads={either(layout.pads(p, q) for p in range(3) for q in range(3))}"
     return Vocabulary(
         f"padding along {layout.name}",
         (layout.input("x"), layout.input("y"), layout.line("r", "line")),
-        (
-            Production("Pad", (X,), "wide", some),
-            Production("Pad", ("wide",), "wide", some),
-            Production("Slice", ("wide",), X, layout.slices(range(3), range(4, 7))),
-            *(
-                pointwise(result, *args, zero=True)
-                for sort, result in ((X, "f"), ("wide", "g"))
-                for args in ((sort,), (sort, sort))
-            ),
-            Production("Pad", ("f",), "g", some),
-        ),
-        (0, 0, 0, 0),
+        limits=(0, 0, 0, 0),
         exact=False,
         ranks=layout.ranks,
         roots=frozenset({X, "wide", "g"}),
-    )
+    ).steps(f"""
+        wide = Pad(x | wide, {some})
+        x = Slice(wide, {cut(layout.axis, range(3), range(4, 7))})
+        f, g = ZeroPreserving((x, wide), [(x, wide)])
+        g = Pad(f, {some})
+    """)
 
 
 def _vocabularies(layout: Layout) -> tuple[Vocabulary, ...]:

@@ -3,121 +3,85 @@
 Tokens [N, L, C] are an image [N, C, 1, L], and a product with a matrix is a convolution of it. A
 runtime that has a layout of its own for images may compute a chain of such convolutions, and what
 acts on each pixel in between, faster than the products; one alone pays for the way there and back.
+
+`shown` are tokens as an image, `read` an image as tokens; `made` is made of images, and `out` of
+tokens: a vector [C] of these is a `scale` [C, 1, 1] of those.
 """
 
 from __future__ import annotations
 
-from xflow.generator.production import Production, choices
-from xflow.generator.vocabularies.common import applied, pointwise
+from xflow.generator.vocabularies.common import OUT, stages
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
-TOKENS, SHOWN, READ, IMAGE, MADE, OUT = "tokens", "shown", "read", "image", "made", "out"
-"""Sorts: tokens and what they are as an image, an image and what it is as tokens, what is made of
-images, and of all of it tokens."""
-WEIGHT, KERNEL, VECTOR, SCALE = "weight", "kernel", "vector", "scale"
-"""Matrices [C, K], kernels [K, C, 1, 1], vectors [C] and [C, 1, 1]."""
+TOKENS, IMAGE = "tokens", "image"
 N, C, K, H, W = 2, 3, 5, 4, 7
-TO_FIRST, TO_LAST = choices(perm=[(0, 3, 1, 2)]), choices(perm=[(0, 2, 3, 1)])
-
 WEIGHTS = (
-    Input("w", WEIGHT, "C K", (C, K)),
+    Input("w", "weight", "C K", (C, K)),
     Input("b", "bias", "K", (K,)),
-    Input("v", VECTOR, "C", (C,)),
+    Input("v", "vector", "C", (C,)),
 )
-FREE = frozenset({WEIGHT, KERNEL, VECTOR, SCALE, "bias", "turned"})
 
 
 def _pixels(
-    name: str, x: Input, images: tuple[Input, ...], ones: tuple[int, ...], *more: Production
+    name: str, tokens: str, image: str, ones: tuple[int, ...] = (), *, more: str = ""
 ) -> Vocabulary:
     """Tokens that are images [N, H, W, C] with `ones` among the axes."""
-    axes = choices(axes=[ones])
-    lifted, last, lowered = ("lifted", "last", "lowered") if ones else (TOKENS, READ, OUT)
-    return Vocabulary(
+    extents = {"N": N, "C": C, "H": H, "W": W, "L": W, "1": 1}
+
+    def of(name: str, sort: str, dims: str) -> Input:
+        return Input(name, sort, dims, tuple(extents[axis] for axis in dims.split()))
+
+    lifted, last, lowered = ("lifted", "last", "lowered") if ones else (TOKENS, "read", OUT)
+    axes = f"""
+        lifted = Unsqueeze(tokens, axes={ones})
+        read, out = Squeeze((last, lowered), axes={ones})
+    """
+    return stages(
         name,
-        (x, *images, *WEIGHTS),
-        (
-            *(
-                (
-                    Production("Unsqueeze", (TOKENS,), lifted, axes),
-                    Production("Squeeze", (last,), READ, axes),
-                    Production("Squeeze", (lowered,), OUT, axes),
-                )
-                if ones
-                else ()
-            ),
-            Production("Transpose", (lifted,), SHOWN, TO_FIRST),
-            Production("Transpose", (IMAGE,), last, TO_LAST),
-            Production("Transpose", (MADE,), lowered, TO_LAST),
-            *(
-                production
-                for tokens in (TOKENS, READ)
-                for production in (
-                    applied("MatMul", tokens, WEIGHT, "product"),
-                    applied("MatMul", tokens, WEIGHT, OUT),
-                )
-            ),
-            *(pointwise(OUT, READ, *other) for other in ((), (VECTOR,), (READ,))),
-            pointwise(MADE, IMAGE),
-            applied("Add", "product", "bias", OUT),
-            pointwise(OUT, TOKENS, READ),
-            Production("Transpose", (WEIGHT,), "turned", choices(perm=[(1, 0)])),
-            Production("Unsqueeze", ("turned",), KERNEL, choices(axes=[(2, 3)])),
-            *(
-                Production("Conv", (image, KERNEL, *bias), MADE)
-                for image in (SHOWN, IMAGE)
-                for bias in ((), ("bias",))
-            ),
-            Production("Unsqueeze", (VECTOR,), SCALE, choices(axes=[(1, 2)])),
-            *(pointwise(MADE, *pair) for pair in ((IMAGE, SCALE), (SHOWN, IMAGE), (IMAGE, IMAGE))),
-            *more,
-        ),
-        (2, 2, 2, 2, 2, 2),
-        free=FREE,
-        exact=False,
-        roots=frozenset({OUT}),
-        chain=True,
+        (of("x", TOKENS, tokens), of("y", IMAGE, image), of("z", IMAGE, image), *WEIGHTS),
+        limits=(2, 2, 2, 2, 2, 2),
+        free=frozenset({"weight", "bias", "vector"}),
+    ).steps(
+        axes if ones else "",
+        f"""
+        shown = Transpose({lifted}, perm=(0, 3, 1, 2))
+        {last}, {lowered} = Transpose((image, made), perm=(0, 2, 3, 1))
+        product, out = MatMul(tokens, weight)
+        product, out = MatMul(read, weight)
+        out = Elementwise(read, [vector | read])
+        made = Elementwise(image)
+        out = Add(product, bias) | Elementwise(tokens, read)
+        turned = Transpose(weight, perm=(1, 0))
+        kernel = Unsqueeze(turned, axes=(2, 3))
+        made = Conv(shown, kernel, [bias]) | Conv(image, kernel, [bias])
+        scale = Unsqueeze(vector, axes=(1, 2))
+        made = Elementwise(image, scale) | Elementwise(shown | image, image)
+        """,
+        more,
     )
 
 
-IMAGES = _pixels(
-    "images whose channels come last",
-    Input("x", TOKENS, "N H W C", (N, H, W, C)),
-    tuple(Input(name, IMAGE, "N C H W", (N, C, H, W)) for name in "yz"),
-    (),
-)
-SEQUENCES = _pixels(
-    "sequences of tokens",
-    Input("x", TOKENS, "N L C", (N, W, C)),
-    tuple(Input(name, IMAGE, "N C 1 L", (N, C, 1, W)) for name in "yz"),
-    (1,),
-)
+IMAGES = _pixels("images whose channels come last", "N H W C", "N C H W")
+SEQUENCES = _pixels("sequences of tokens", "N L C", "N C 1 L", (1,))
 ROWS = _pixels(
     "rows of tokens",
-    Input("x", TOKENS, "L C", (W, C)),
-    tuple(Input(name, IMAGE, "1 C 1 L", (1, C, 1, W)) for name in "yz"),
+    "L C",
+    "1 C 1 L",
     (0, 1),
-    *(
-        Production("Gemm", (tokens, WEIGHT, *bias), OUT)
-        for tokens in (TOKENS, READ)
-        for bias in ((), ("bias",))
-    ),
+    more="out = Gemm(tokens, weight, [bias]) | Gemm(read, weight, [bias])",
 )
 
 VIEWS = Vocabulary(
     "tokens of one sequence in two axes and in three",
     (Input("x", TOKENS, "1 L C", (1, W, C)), Input("y", "last", "1 1 L C", (1, 1, W, C))),
-    (
-        Production("Reshape", (TOKENS,), "rows", choices(shape=[(W, C)])),
-        Production("Unsqueeze", ("rows",), "lifted", choices(axes=[(0, 1)])),
-        Production("Unsqueeze", (TOKENS,), "lifted", choices(axes=[(1,)])),
-        Production("Squeeze", ("last",), "low", choices(axes=[(0, 1)])),
-        Production("Reshape", ("low",), OUT, choices(shape=[(1, W, C)])),
-        Production("Squeeze", ("last",), OUT, choices(axes=[(1,)])),
-    ),
-    (0, 0, 0),
+    limits=(0, 0, 0),
     roots=frozenset({"lifted", OUT}),
-)
+).steps(f"""
+    rows = Reshape(tokens, shape={(W, C)})
+    lifted = Unsqueeze(rows, axes=(0, 1)) | Unsqueeze(tokens, axes=(1,))
+    low = Squeeze(last, axes=(0, 1))
+    out = Reshape(low, shape={(1, W, C)}) | Squeeze(last, axes=(1,))
+""")
 """Where batch and length are merged around each product, as GPT-2 does, and there is one batch."""
 
 PIXELS = Family(

@@ -7,43 +7,32 @@ at its very end; each rule here takes the selection past one operator. `rows` is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from xflow.generator.equations import steps
-from xflow.generator.production import SYMBOL, Production, choices
-from xflow.generator.vocabularies.common import X, applied, pointwise, scalar
+from xflow.generator.production import SYMBOL
+from xflow.generator.vocabularies.common import OUT, X, cut, scalar
 from xflow.generator.vocabularies.means import ALL_MEANS
 from xflow.generator.vocabulary import Family, Input, Vocabulary
-
-ROWS, MADE, OUT = "rows", "made", "out"
-STAGES = ((X, MADE), (ROWS, OUT))
-"""Pairs of sorts, all rows and selected rows, before and after an operator."""
-PLANE, LINE, COLUMN, WEIGHT, VECTOR = "plane", "line", "column", "weight", "vector"
-BATCHES = (0, 1, 2)
-SIZES = (2, 4, 4)
 
 
 @dataclass(frozen=True)
 class Selector:
-    """An operator that selects along an axis."""
+    """A slice along an axis, or what is gathered at `places`; and whether the axis stays."""
 
     name: str
-    op: str
     keeps: bool
-    """Whether the axis stays."""
     places: Input | None = None
 
-    def of(self, sort: str, result: str, axis: int) -> Production:
-        """Selects of `sort` along `axis`."""
+    def of(self, sorts: str, axis: int) -> str:
+        """The term that selects of these sorts along `axis`."""
         if self.places is None:
-            cut = {"starts": (1,), "ends": (3,), "axes": (axis,), "steps": (1,)}
-            return Production(self.op, (sort,), result, (cut,))
-        return Production(self.op, (sort, self.places.sort), result, choices(axis=[axis]))
+            return f"Slice({sorts}, {cut(axis, [1], [3])})"
+        return f"Gather({sorts}, {self.places.sort}, axis={axis})"
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """The inputs with the indices or bounds."""
+        """The inputs with the indices."""
         return () if self.places is None else (self.places,)
 
     @property
@@ -52,224 +41,184 @@ class Selector:
         return frozenset(item.sort for item in self.inputs)
 
 
-SLICE = Selector("a slice", "Slice", True)
-PLACE = Selector("one place", "Gather", False, Input("i", "place", "", (), dtype="INT64"))
-PLACES = Selector("places", "Gather", True, Input("i", "places", "l", (3,), dtype="INT64"))
+SLICE = Selector("a slice", True)
+PLACE = Selector("one place", False, Input("i", "place", "", (), dtype="INT64"))
+PLACES = Selector("places", True, Input("i", "places", "l", (3,), dtype="INT64"))
+
+selected = partial(Vocabulary, exact=False, ranks=(0, 1, 2), roots=frozenset({OUT}))
+WEIGHT = Input("w", "weight", "m k", (4, 4))
+WEIGHTS = frozenset({"weight", "vector"})
 
 
-def _tensor(name: str, sort: str = X) -> Input:
-    return Input(name, sort, "*B n m", SIZES)
+def _tensor(name: str) -> Input:
+    return Input(name, X, "*B n m", (2, 4, 4))
+
+
+def _vector(name: str) -> Input:
+    return Input(name, "vector", "m", (4,))
 
 
 def _operands(selector: Selector) -> Vocabulary:
     """Elementwise operators, by themselves and with a tensor, a column, a line and a vector."""
-    small = [VECTOR, "c", *([LINE] if selector.keeps else [])]
-    return Vocabulary(
+    small = "vector | c | line" if selector.keeps else "vector | c"
+    return selected(
         f"operands of {selector.name}",
         (
             _tensor("x"),
             _tensor("y"),
-            Input("p", PLANE, "*1 n m", (1, 4, 4)),
-            Input("t", LINE, "*1 1 m", (1, 1, 4)),
-            Input("u", COLUMN, "*B n 1", (2, 4, 1)),
-            Input("b", VECTOR, "m", (4,)),
+            Input("p", "plane", "*1 n m", (1, 4, 4)),
+            Input("t", "line", "*1 1 m", (1, 1, 4)),
+            Input("u", "column", "*B n 1", (2, 4, 1)),
+            _vector("b"),
             scalar("k", "c"),
             *selector.inputs,
         ),
-        (
-            selector.of(X, ROWS, 1),
-            selector.of(MADE, OUT, 1),
-            selector.of(PLANE, "less plane", 1),
-            selector.of(COLUMN, "less column", 1),
-            *(
-                pointwise(result, sort, *second)
-                for sort, result in STAGES
-                for second in ((), (sort,), *((word,) for word in small))
-            ),
-            *(
-                pointwise(result, x, second)
-                for x, second, result in (
-                    (X, PLANE, MADE),
-                    (ROWS, "less plane", OUT),
-                    (X, COLUMN, MADE),
-                    (ROWS, "less column", OUT),
-                )
-            ),
-        ),
-        (0, 0, 0, 0),
-        free=frozenset({LINE, VECTOR, "c"}) | selector.free,
-        exact=False,
-        ranks=BATCHES,
-        roots=frozenset({OUT}),
-    )
+        limits=(0, 0, 0, 0),
+        free=frozenset({"line", "vector", "c"}) | selector.free,
+    ).steps(f"""
+        rows, out = {selector.of("(x, made)", 1)}
+        less_plane, less_column = {selector.of("(plane, column)", 1)}
+        made, out = Elementwise((x, rows), [(x, rows) | {small}])
+        made, out = Elementwise((x, rows), (plane, less_plane))
+        made, out = Elementwise((x, rows), (column, less_column))
+    """)
 
 
-def _norms(sort: str, axis: int, result: str) -> Sequence[Production]:
+def _norms(sort: str, axis: int, result: str) -> str:
     """Normalisation of each row."""
     last = f"axis={axis}, epsilon=SYMBOL"
-    return steps(f"""
-        {result} = LayerNormalization({sort}, vector, {last})
-        {result} = LayerNormalization({sort}, vector, vector, {last})
+    return f"""
+        {result} = LayerNormalization({sort}, vector, [vector], {last})
         {result} = RMSNormalization({sort}, vector, {last})
         {result} = Softmax({sort}, axis={axis}) | LogSoftmax({sort}, axis={axis})
-    """)
+    """
+
+
+def _reductions(op: str, last: int) -> str:
+    """Reductions of each row, whose axis stays."""
+    return f"""
+        made = {op}(x, axes=(2,), keepdims=1)
+        out = {op}(rows, axes=({last},), keepdims=1)
+    """
+
+
+def _sums(op: str, last: int) -> str:
+    """Reductions of each row, whose axis goes."""
+    return f"""
+        less = {op}(x, axes=(2,), keepdims=0)
+        one_less = {op}(rows, axes=({last},), keepdims=0)
+    """
 
 
 def _layers(selector: Selector) -> Vocabulary:
     """Operators that make each row of the row that stands there."""
     last = 2 if selector.keeps else 1
-    stages = ((X, 2, MADE), (ROWS, last, OUT))
     reductions = ("ReduceMean", "ReduceSum", "ReduceMax")
-    return Vocabulary(
+    return selected(
         f"layers of {selector.name}",
         (
             _tensor("x"),
             _tensor("y"),
-            Input("w", WEIGHT, "m k", (4, 4)),
-            Input("b", VECTOR, "m", (4,)),
-            Input("c", VECTOR, "m", (4,)),
+            WEIGHT,
+            _vector("b"),
+            _vector("c"),
             Input("r", "row", "*B m", (2, 4)),  # says where vectors are where the axis is gone
             *selector.inputs,
         ),
-        (
-            selector.of(X, ROWS, 1),
-            selector.of(MADE, OUT, 1),
-            selector.of("less", "one less", 1),
-            *(applied("MatMul", sort, WEIGHT, result) for sort, _, result in stages),
-            *(
-                applied("MatMul", sort, X, result)
-                for sort, _, result in stages
-                if selector.keeps or sort == X
-            ),
-            *(item for stage in stages for item in _norms(*stage)),
-            *(
-                Production(op, (sort,), result, choices(axes=[(axis,)], keepdims=[1]))
-                for op in reductions
-                for sort, axis, result in stages
-            ),
-            *(
-                Production(op, (sort,), result, choices(axes=[(axis,)], keepdims=[0]))
-                for op in reductions
-                for sort, axis, result in ((X, 2, "less"), (ROWS, last, "one less"))
-            ),
-            *(
-                Production("Concat", (sort, sort), result, choices(axis=[axis]))
-                for sort, axis, result in stages
-            ),
-            *(
-                Production("Split", (sort,), result, choices(axis=[axis], split=[(2, 2)]))
-                for sort, axis, result in ((X, 2, "part"), (ROWS, last, "part of rows"))
-            ),
-            selector.of("part", "part of rows", 1),
-        ),
-        (0, 0, 0, 0),
-        free=frozenset({WEIGHT, VECTOR}) | selector.free,
-        exact=False,
-        ranks=BATCHES,
+        limits=(0, 0, 0, 0),
+        free=WEIGHTS | selector.free,
         roots=frozenset({OUT, "one less", "part of rows"}),
         reals={SYMBOL: "epsilon"},
+    ).steps(
+        f"""
+        rows, out, one_less = {selector.of("(x, made, less)", 1)}
+        made, out = MatMul((x, rows), weight)
+        made = MatMul(x, x)
+        """,
+        "out = MatMul(rows, x)" if selector.keeps else "",
+        _norms("x", 2, "made"),
+        _norms("rows", last, OUT),
+        *(_reductions(op, last) for op in reductions),
+        *(_sums(op, last) for op in reductions),
+        f"""
+        made = Concat(x, x, axis=2)
+        out = Concat(rows, rows, axis={last})
+        part = Split(x, axis=2, split=(2, 2))
+        part_of_rows = Split(rows, axis={last}, split=(2, 2)) | {selector.of("part", 1)}
+        """,
     )
 
 
 def _affine(selector: Selector) -> Vocabulary:
     """Affine maps of a matrix that has no batch axes."""
-    maps = choices(transB=[0, 1])
-    return Vocabulary(
+    return selected(
         f"affine maps of {selector.name}",
-        (
-            Input("x", X, "n m", (4, 4)),
-            Input("w", WEIGHT, "m k", (4, 4)),
-            Input("b", VECTOR, "k", (4,)),
-            *selector.inputs,
-        ),
-        (
-            selector.of(X, ROWS, 0),
-            selector.of(MADE, OUT, 0),
-            *(
-                Production("Gemm", (sort, WEIGHT, *bias), result, maps)
-                for bias in ((), (VECTOR,))
-                for sort, result in STAGES
-            ),
-        ),
-        (0, 0, 0),
-        free=frozenset({WEIGHT, VECTOR}) | selector.free,
-        roots=frozenset({OUT}),
-    )
+        (Input("x", X, "n m", (4, 4)), WEIGHT, Input("b", "vector", "k", (4,)), *selector.inputs),
+        free=WEIGHTS | selector.free,
+        exact=True,
+        ranks=(0,),
+    ).steps(f"""
+        rows, out = {selector.of("(x, made)", 0)}
+        made, out = Gemm((x, rows), weight, transB=0 | 1)
+        made, out = Gemm((x, rows), weight, vector, transB=0 | 1)
+    """)
 
 
 def _columns(selector: Selector) -> Vocabulary:
     """Columns, which a product takes from its weights and a bias from its elements."""
-    return Vocabulary(
+    return selected(
         f"columns of {selector.name}",
-        (
-            _tensor("x"),
-            Input("w", WEIGHT, "m k", (4, 4)),
-            Input("b", VECTOR, "m", (4,)),
-            *selector.inputs,
-        ),
-        (
-            selector.of(X, ROWS, 2),
-            selector.of(MADE, OUT, 2),
-            selector.of(WEIGHT, "less weight", 1),
-            selector.of(VECTOR, "less vector", 0),
-            applied("MatMul", X, WEIGHT, MADE),
-            applied("MatMul", X, "less weight", OUT),
-            pointwise(MADE, X, VECTOR),
-            pointwise(OUT, ROWS, "less vector"),
-        ),
-        (1, 1, 1),
-        free=frozenset({WEIGHT, VECTOR, "less weight", "less vector"}) | selector.free,
-        exact=False,
-        ranks=BATCHES,
-        roots=frozenset({OUT}),
-    )
+        (_tensor("x"), WEIGHT, _vector("b"), *selector.inputs),
+        limits=(1, 1, 1),
+        free=WEIGHTS | selector.free,
+    ).steps(f"""
+        rows, out = {selector.of("(x, made)", 2)}
+        less_weight = {selector.of("weight", 1)}
+        less_vector = {selector.of("vector", 0)}
+        made, out = MatMul(x, (weight, less_weight))
+        made, out = Elementwise((x, rows), (vector, less_vector))
+    """)
 
 
 BATCH, LENGTH, HEADS, DEPTH = 2, 5, 3, 4
-MERGED, SPLIT, TURNED = "merged", "split", "turned"
 
 
 def _heads(selector: Selector) -> Vocabulary:
     """Rows of several heads: features are split into heads, these put first, and back."""
     few = 2 if selector.places is None else 3
     kept: tuple[int, ...] = (few,) if selector.keeps else ()
-    return Vocabulary(
+    turned = f"""
+        some_heads = {selector.of("split", 1)}
+        some_last = {selector.of("turned", 2)}
+    """
+    if selector.keeps:
+        turned = "some_heads, some_last = Transpose((some_split, some_turned), perm=(0, 2, 1, 3))"
+    return selected(
         f"heads of {selector.name}",
         (
-            Input("x", MERGED, "B n m", (BATCH, LENGTH, HEADS * DEPTH)),
-            Input("y", SPLIT, "B n h d", (BATCH, LENGTH, HEADS, DEPTH)),
-            Input("z", TURNED, "B h n d", (BATCH, HEADS, LENGTH, DEPTH)),
+            Input("x", "merged", "B n m", (BATCH, LENGTH, HEADS * DEPTH)),
+            Input("y", "split", "B n h d", (BATCH, LENGTH, HEADS, DEPTH)),
+            Input("z", "turned", "B h n d", (BATCH, HEADS, LENGTH, DEPTH)),
             *selector.inputs,
         ),
-        (
-            *steps(f"""
-                heads = Reshape(merged, shape={(BATCH, LENGTH, HEADS, DEPTH)})
-                out = Reshape(some_merged, shape={(BATCH, *kept, HEADS, DEPTH)})
-                flat = Reshape(split, shape={(BATCH, LENGTH, HEADS * DEPTH)})
-                some_flat = Reshape(some_split, shape={(BATCH, *kept, HEADS * DEPTH)})
-                heads_first = Transpose(split, perm=(0, 2, 1, 3))
-                heads_last = Transpose(turned, perm=(0, 2, 1, 3))
-            """),
-            selector.of("heads", OUT, 1),
-            selector.of(MERGED, "some merged", 1),
-            selector.of("flat", "some flat", 1),
-            selector.of(SPLIT, "some split", 1),
-            selector.of("heads first", "some heads", 2),
-            selector.of(TURNED, "some turned", 2),
-            selector.of("heads last", "some last", 1),
-            *(
-                steps("""
-                    some_heads = Transpose(some_split, perm=(0, 2, 1, 3))
-                    some_last = Transpose(some_turned, perm=(0, 2, 1, 3))
-                """)
-                if selector.keeps
-                else (selector.of(SPLIT, "some heads", 1), selector.of(TURNED, "some last", 2))
-            ),
-        ),
-        (0, 0, 0),
         free=selector.free,
+        exact=True,
+        ranks=(0,),
         roots=frozenset({OUT, "some flat", "some heads", "some last"}),
         by_example=True,
+    ).steps(
+        f"""
+        heads = Reshape(merged, shape={(BATCH, LENGTH, HEADS, DEPTH)})
+        out = Reshape(some_merged, shape={(BATCH, *kept, HEADS, DEPTH)})
+        flat = Reshape(split, shape={(BATCH, LENGTH, HEADS * DEPTH)})
+        some_flat = Reshape(some_split, shape={(BATCH, *kept, HEADS * DEPTH)})
+        heads_first, heads_last = Transpose((split, turned), perm=(0, 2, 1, 3))
+        out, some_merged, some_flat = {selector.of("(heads, merged, flat)", 1)}
+        some_split = {selector.of("split", 1)}
+        some_heads, some_turned = {selector.of("(heads_first, turned)", 2)}
+        some_last = {selector.of("heads_last", 1)}
+        """,
+        turned,
     )
 
 

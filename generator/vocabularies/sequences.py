@@ -2,24 +2,23 @@
 
 Runtimes have faster kernels for images than for sequences: layouts in blocks of channels, and
 convolutions of each channel by itself. So windows over one axis are stated as windows over two, and
-what stands between them moves past the axis that comes and goes.
+what stands between them moves past the axis that comes and goes. What is made of a sequence is
+`out`, and of an image `made`.
 """
 
 from __future__ import annotations
 
-from xflow.core.registry import Attribute
-from xflow.generator.equations import steps
-from xflow.generator.production import Production, choices
-from xflow.generator.vocabularies.common import X
+from collections.abc import Callable
+from typing import TypeAlias
+
+from xflow.core.registry import Attributes
+from xflow.generator.vocabularies.common import OUT, X, either, scalar, stages
 from xflow.generator.vocabularies.convolutions import BIAS, KERNEL, C
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
-IMAGE, FLAT, MADE, OUT = "image", "flat", "made", "out"
-AT_ROW = choices(axes=[(2,)])
+IMAGE, MADE = "image", "made"
 LENGTH, EXTENT = 13, 3
 """Extents of a sequence, and of a kernel."""
-STAGES = ((X, OUT), (IMAGE, MADE))
-"""Sequences and images, before an operator and behind it."""
 
 
 def _sequence(name: str) -> Input:
@@ -30,204 +29,168 @@ def _image(name: str) -> Input:
     return Input(name, IMAGE, "N C 1 L", (2, C, 1, LENGTH))
 
 
-def _windows(image: bool, **further: Attribute) -> tuple[dict[str, Attribute], ...]:
-    """Windows over the last axis, at some strides and with some borders."""
-    row: tuple[int, ...] = (0,) if image else ()
-    one: tuple[int, ...] = (1,) if image else ()
-    return tuple(
-        {"pads": (*row, begin, *row, end), "strides": (*one, stride), **further}
+Axes: TypeAlias = Callable[[int, int], tuple[int, ...]]
+"""The spatial axes of a number along the sequence, and of a number along the axis of extent 1."""
+
+
+def _alone(along: int, across: int) -> tuple[int, ...]:
+    return (along,)
+
+
+def _in_a_row(along: int, across: int) -> tuple[int, ...]:
+    return (across, along)
+
+
+def _in_a_column(along: int, across: int) -> tuple[int, ...]:
+    return (along, across)
+
+
+def _windows(axes: Axes) -> list[dict[str, tuple[int, ...]]]:
+    """Windows along the sequence, at some strides and with some borders."""
+    return [
+        {"pads": (*axes(begin, 0), *axes(end, 0)), "strides": axes(stride, 1)}
         for begin, end in ((0, 0), (1, 0), (0, 1), (2, 1))
         for stride in (1, 2)
-    )
+    ]
 
 
-def _dilated(image: bool) -> tuple[dict[str, Attribute], ...]:
-    return tuple(
-        {**window, "dilations": (1, step) if image else (step,)}
-        for step in (1, 2)
-        for window in _windows(image)
-    )
+def _dilated(axes: Axes) -> list[Attributes]:
+    return [{**window, "dilations": axes(step, 1)} for step in (1, 2) for window in _windows(axes)]
 
 
-CONVOLUTIONS = Vocabulary(
+BIASES = Input("b", BIAS, "O", (C,))
+CONVOLUTIONS = stages(
     "convolutions of sequences",
-    (
-        _sequence("x"),
-        Input("w", KERNEL, "O I K", (C, C, EXTENT)),
-        Input("b", BIAS, "O", (C,)),
-    ),
-    (
-        Production("Unsqueeze", (X,), IMAGE, AT_ROW),
-        Production("Unsqueeze", (KERNEL,), FLAT, AT_ROW),
-        Production("Conv", (X, KERNEL), OUT, _dilated(image=False)),
-        Production("Conv", (X, KERNEL, BIAS), OUT, _dilated(image=False)),
-        Production("Conv", (IMAGE, FLAT), MADE, _dilated(image=True)),
-        Production("Conv", (IMAGE, FLAT, BIAS), MADE, _dilated(image=True)),
-        Production("Squeeze", (MADE,), OUT, AT_ROW),
-    ),
-    (1, 1, 1, 1),
-    free=frozenset({KERNEL, FLAT, BIAS}),
-    roots=frozenset({OUT}),
-    chain=True,
+    (_sequence("x"), Input("w", KERNEL, "O I K", (C, C, EXTENT)), BIASES),
+    limits=(1, 1, 1, 1),
+    free=frozenset({KERNEL, BIAS}),
+    exact=True,
+).steps(
+    """
+    image, flat = Unsqueeze((x, kernel), axes=(2,))
+    out = Conv(x, kernel, [bias], **windows)
+    made = Conv(image, flat, [bias], **windows_of_a_row)
+    out = Squeeze(made, axes=(2,))
+    """,
+    windows=_dilated(_alone),
+    windows_of_a_row=_dilated(_in_a_row),
 )
 
-POOLS = Vocabulary(
-    "pools of sequences",
-    (_sequence("x"),),
+COLUMNS = stages(
+    "convolutions of one column",
     (
-        Production("Unsqueeze", (X,), IMAGE, AT_ROW),
-        Production("Squeeze", (MADE,), OUT, AT_ROW),
-        *(
-            Production(op, (sort,), result)
-            for op in ("GlobalMaxPool", "GlobalAveragePool")
-            for sort, result in STAGES
-        ),
-        *(
-            production
-            for op in ("MaxPool", "AveragePool")
-            for extent in (EXTENT, EXTENT + 1, EXTENT + 2)
-            for production in (
-                Production(op, (X,), OUT, _windows(image=False, kernel_shape=(extent,))),
-                Production(op, (IMAGE,), MADE, _windows(image=True, kernel_shape=(1, extent))),
-            )
-        ),
+        Input("x", X, "N C L 1", (2, C, LENGTH, 1)),
+        Input("w", KERNEL, "O I K 1", (C, C, EXTENT, 1)),
+        BIASES,
     ),
-    (0, 0, 0, 0),
-    exact=False,
-    roots=frozenset({OUT}),
-    chain=True,
+    limits=(1, 1, 1, 1),
+    free=frozenset({KERNEL, BIAS}),
+    exact=True,
+).steps(
+    """
+    image, flat = Transpose((x, kernel), perm=(0, 1, 3, 2))
+    out = Conv(x, kernel, [bias], **windows)
+    made = Conv(image, flat, [bias], **windows_of_a_row)
+    out = Transpose(made, perm=(0, 1, 3, 2))
+    """,
+    windows=_dilated(_in_a_column),
+    windows_of_a_row=_dilated(_in_a_row),
 )
-
-SCALE, COLUMN, NUMBER = "scale", "column", "number"
-"""What differs by channel, with a batch axis and without, and what does not."""
-
-
-def _parts(axis: int) -> tuple[dict[str, Attribute], ...]:
-    starts, ends = [(0,), (1,), (2,)], [(3,), (4,)]
-    return choices(starts=starts, ends=ends, axes=[(axis,)], steps=[(1,)])
+"""Sequences as images of one column, as JAX writes them for TensorFlow: the runtime takes several
+pixels of a row at once, and here each row has one."""
 
 
-def _borders(image: bool) -> tuple[dict[str, Attribute], ...]:
-    outer = (0, 0, 0) if image else (0, 0)
-    return choices(pads=[(*outer, p, *outer, q) for p in (0, 1, 2) for q in (0, 1, 2)])
+def _pools(op: str) -> str:
+    return "".join(
+        f"""
+        out = {op}(x, kernel_shape=({extent},), **windows)
+        made = {op}(image, kernel_shape=(1, {extent}), **windows_of_a_row)
+        """
+        for extent in (EXTENT, EXTENT + 1, EXTENT + 2)
+    )
+
+
+POOLS = stages("pools of sequences", (_sequence("x"),), limits=(0, 0, 0, 0)).steps(
+    """
+    image = Unsqueeze(x, axes=(2,))
+    out = Squeeze(made, axes=(2,))
+    out, made = GlobalMaxPool((x, image))
+    out, made = GlobalAveragePool((x, image))
+    """,
+    _pools("MaxPool"),
+    _pools("AveragePool"),
+    windows=_windows(_alone),
+    windows_of_a_row=_windows(_in_a_row),
+)
 
 
 def _laws(
-    name: str,
-    inputs: tuple[Input, ...],
-    productions: tuple[Production, ...],
-    free: frozenset[str] = frozenset(),
+    name: str, inputs: tuple[Input, ...], *texts: str, free: frozenset[str] = frozenset()
 ) -> Vocabulary:
     """Operators on a sequence, which is an image's row or becomes one, and on the image."""
     return Vocabulary(
         name,
         (*inputs, _sequence("x"), _sequence("y"), _image("z"), _image("u")),
-        (
-            *steps("""
-                x = Squeeze(image, axes=(2,))
-                image = Unsqueeze(x, axes=(2,))
-                out = Squeeze(made, axes=(2,))
-                made = Unsqueeze(out, axes=(2,))
-            """),
-            *productions,
-        ),
-        (1, 1, 1, 1),
+        limits=(1, 1, 1, 1),
         free=free,
         exact=False,
         roots=frozenset({X, IMAGE, OUT, MADE}),
+    ).steps(
+        """
+        x = Squeeze(image, axes=(2,))
+        image = Unsqueeze(x, axes=(2,))
+        out = Squeeze(made, axes=(2,))
+        made = Unsqueeze(out, axes=(2,))
+        """,
+        *texts,
     )
 
 
 FUNCTIONS = _laws(
     "functions of the elements of a row",
     (
-        Input("r", SCALE, "1 C 1", (1, C, 1)),
-        Input("s", COLUMN, "C 1", (C, 1)),
-        Input("k", NUMBER, "", ()),
+        Input("r", "scale", "1 C 1", (1, C, 1)),
+        Input("s", "column", "C 1", (C, 1)),
+        scalar("k", "number"),
     ),
-    steps("""
+    """
         scale_of_images = Unsqueeze(scale, axes=(2,))
         column_of_images = Unsqueeze(column, axes=(1,))
-        out = Elementwise(x, [x | number])
-        made = Elementwise(image, [image | number])
+        out, made = Elementwise((x, image), [(x, image) | number])
         out = Elementwise(x, scale | column)
         made = Elementwise(image, scale_of_images | column_of_images)
-    """),
-    frozenset({SCALE, COLUMN, NUMBER}),
+    """,
+    free=frozenset({"scale", "column", "number"}),
 )
-MOVEMENT = _laws(
-    "parts of a row",
-    (),
-    (
-        *(
-            production
-            for image, (sort, result) in enumerate(STAGES)
-            for production in (
-                Production("Concat", (sort, sort), result, choices(axis=[1])),
-                Production("Concat", (sort, sort), result, choices(axis=[2 + image])),
-                Production("Slice", (sort,), result, _parts(1)),
-                Production("Slice", (sort,), result, _parts(2 + image)),
-                Production("Pad", (sort,), result, _borders(bool(image))),
-            )
-        ),
-    ),
-)
+
+
+def _parts(sort: str, result: str, last: int) -> str:
+    """Parts along the channels and along the last axis."""
+    cut = "starts=(0,) | (1,) | (2,), ends=(3,) | (4,), steps=(1,)"
+    outer = (0,) * last
+    borders = either((*outer, p, *outer, q) for p in range(3) for q in range(3))
+    return f"""
+        {result} = Concat({sort}, {sort}, axis=1) | Concat({sort}, {sort}, axis={last})
+        {result} = Slice({sort}, {cut}, axes=(1,)) | Slice({sort}, {cut}, axes=({last},))
+        {result} = Pad({sort}, pads={borders})
+    """
+
+
+MOVEMENT = _laws("parts of a row", (), _parts(X, OUT, 2), _parts(IMAGE, MADE, 3))
 TURNED = _laws(
     "rows with channels last",
     (
         Input("t", "turned", "N L C", (2, LENGTH, C)),
         Input("o", "turned image", "N 1 L C", (2, 1, LENGTH, C)),
     ),
-    steps("""
-        turned = Transpose(x, perm=(0, 2, 1))
-        x = Transpose(turned, perm=(0, 2, 1))
+    """
+        turned, x = Transpose((x, turned), perm=(0, 2, 1))
         turned_image = Transpose(image, perm=(0, 2, 3, 1))
         image = Transpose(turned_image, perm=(0, 3, 1, 2))
         turned = Squeeze(turned_image, axes=(1,))
         turned_image = Unsqueeze(turned, axes=(1,))
-    """),
+    """,
 )
-
-TURN = choices(perm=[(0, 1, 3, 2)])
-"""Rows as columns, and back."""
-
-
-def _columns(windows: tuple[dict[str, Attribute], ...]) -> tuple[dict[str, Attribute], ...]:
-    """Windows over two axes as those that rows and columns exchanged have."""
-    made: list[dict[str, Attribute]] = []
-    for window in windows:
-        turned: dict[str, Attribute] = {}
-        for name, sizes in window.items():
-            assert isinstance(sizes, tuple)
-            first, second = sizes[0::2], sizes[1::2]
-            turned[name] = tuple(size for pair in zip(second, first, strict=True) for size in pair)
-        made.append(turned)
-    return tuple(made)
-
-
-COLUMNS = Vocabulary(
-    "convolutions of one column",
-    (
-        Input("x", X, "N C L 1", (2, C, LENGTH, 1)),
-        Input("w", KERNEL, "O I K 1", (C, C, EXTENT, 1)),
-        Input("b", BIAS, "O", (C,)),
-    ),
-    (
-        Production("Transpose", (X,), IMAGE, TURN),
-        Production("Transpose", (KERNEL,), FLAT, TURN),
-        Production("Conv", (X, KERNEL), OUT, _columns(_dilated(image=True))),
-        Production("Conv", (X, KERNEL, BIAS), OUT, _columns(_dilated(image=True))),
-        Production("Conv", (IMAGE, FLAT), MADE, _dilated(image=True)),
-        Production("Conv", (IMAGE, FLAT, BIAS), MADE, _dilated(image=True)),
-        Production("Transpose", (MADE,), OUT, TURN),
-    ),
-    (1, 1, 1, 1),
-    free=frozenset({KERNEL, FLAT, BIAS}),
-    roots=frozenset({OUT}),
-    chain=True,
-)
-"""Sequences as images of one column, as JAX writes them for TensorFlow: the runtime takes several
-pixels of a row at once, and here each row has one."""
 
 SEQUENCES = Family(
     "sequences",

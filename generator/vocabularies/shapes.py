@@ -4,47 +4,48 @@ from __future__ import annotations
 
 from itertools import product
 
-from xflow.core.registry import Attribute
-from xflow.generator.equations import steps
-from xflow.generator.production import SYMBOL, Production
-from xflow.generator.vocabularies.common import X, scalar
+from xflow.generator.production import SYMBOL
+from xflow.generator.vocabularies.common import OUT, X, cut, scalar
 from xflow.generator.vocabularies.parts import INNER
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 
+def _two(dims: str, *sizes: int) -> tuple[Input, ...]:
+    return tuple(Input(name, X, dims, sizes) for name in "xy")
+
+
 def _moved(
-    name: str, moves: tuple[Production, ...], *inputs: Input, ranks: tuple[int, ...] = (0,)
+    name: str, inputs: tuple[Input, ...], moves: str, ranks: tuple[int, ...] = (0,)
 ) -> Vocabulary:
     """Operators that move elements, and elementwise ones before (f) and after them (g)."""
     return Vocabulary(
         name,
         (*inputs, scalar("k", "c")),
-        (
-            *moves,
-            *steps("""
-                f = Elementwise(x, [x | c])
-                g = Elementwise(moved, [moved | c])
-            """),
-        ),
-        (0, 0, 0, 0),
+        limits=(0, 0, 0, 0),
         free=frozenset({"c"}),
         exact=False,
         ranks=ranks,
         roots=frozenset({X, "moved", "f", "g"}),
-    )
+    ).steps(moves, "f, g = Elementwise((x, moved), [(x, moved) | c])")
 
 
-def _transposed(perms: str) -> tuple[Production, ...]:
-    """Transposes of inputs, of what was moved, and of what was computed."""
-    return steps(f"""
-        moved = Transpose(x | moved, perm={perms})
-        g = Transpose(f, perm={perms})
-    """)
-
-
-FOUR = tuple(Input(name, X, "N C H W", (2, 3, 4, 5)) for name in "xy")
-PERMUTATIONS = "(0, 2, 1, 3) | (0, 1, 3, 2) | (0, 2, 3, 1) | (0, 3, 1, 2)"
+TRANSPOSES = _moved(
+    "transposes",
+    _two("N C H W", 2, 3, 4, 5),
+    """
+        moved, g = Transpose(
+            (x | moved, f), perm=(0, 2, 1, 3) | (0, 1, 3, 2) | (0, 2, 3, 1) | (0, 3, 1, 2)
+        )
+    """,
+)
 """Heads in and out, matrices, channels last and first: what models of four axes do."""
+
+PLANES = _moved(
+    "transposed matrices",
+    _two("*B n m", 2, 3, 4),
+    "moved, g = Transpose((x | moved, f), perm=(0, 2, 1))",
+    (0, 1, 2),
+)
 
 CHANNEL_SCALES = Vocabulary(
     "scales between transposes",
@@ -60,15 +61,6 @@ CHANNEL_SCALES = Vocabulary(
     f = Elementwise(x, image) | Transpose(scaled, perm=(0, 3, 1, 2))
 """)
 
-TRANSPOSES = _moved("transposes", _transposed(PERMUTATIONS), *FOUR)
-
-PLANES = _moved(
-    "transposed matrices",
-    _transposed("(0, 2, 1)"),
-    *(Input(name, X, "*B n m", (2, 3, 4)) for name in "xy"),
-    ranks=(0, 1, 2),
-)
-
 SHAPES_OF = {"matrix": (6, 20), "rows": (2, 3, 20), "heads": (2, 3, 4, 5)}
 """Sorts of tensors of two, three and four axes with as many elements."""
 
@@ -79,21 +71,18 @@ def _reshaped(sort: str, dims: str) -> Vocabulary:
     return Vocabulary(
         f"reshaped {sort}",
         tuple(Input(name, sort, dims, SHAPES_OF[sort]) for name in "xy"),
-        (
-            *(
-                production
-                for name, shape in SHAPES_OF.items()
-                for production in steps(f"""
-                    {name} = Reshape({every}, shape={shape})
-                    {name}_of_f = Elementwise({name}, [{name}])
-                    {name}_of_f = Reshape({sort}_of_f, shape={shape})
-                """)
-            ),
-            *steps(f"flat = Flatten({every}, axis=1) | Reshape({every}, shape=(2, 60))"),
-        ),
-        (0, 0, 0, 0),
+        limits=(0, 0, 0, 0),
         exact=False,
         roots=frozenset({*SHAPES_OF, "flat", *(f"{name} of f" for name in SHAPES_OF)}),
+    ).steps(
+        *(
+            f"""
+            {name} = Reshape({every}, shape={shape})
+            {name}_of_f = Elementwise({name}, [{name}]) | Reshape({sort}_of_f, shape={shape})
+            """
+            for name, shape in SHAPES_OF.items()
+        ),
+        f"flat = Flatten({every}, axis=1) | Reshape({every}, shape=(2, 60))",
     )
 
 
@@ -113,68 +102,57 @@ MASKS = Vocabulary(
         Input("v", "mask", "K", (5,)),
     ),
     exact=False,
-    roots=frozenset({"out"}),
+    roots=frozenset({OUT}),
 ).steps("""
     large = Expand(mask, shape=(4, 5) | (1, 1, 4, 5) | (2, 1, 4, 5) | (2, 3, 4, 5))
     out = Elementwise(x, mask | large)
 """)
 
 
-def _corners(name: str, dims: str, axes: tuple[int, int], ranks: tuple[int, ...]) -> Vocabulary:
-    """Slices along two axes, at once or one after the other."""
-    sizes = tuple(9 if place in axes else 2 for place in range(len(dims.split())))
-    bounds = [(start, end) for start in (1, 2, 3) for end in (6, 7, 8)]
+BOUNDS = tuple(product((1, 2, 3), (6, 7, 8)))
 
-    def slices(*along: int) -> tuple[dict[str, Attribute], ...]:
-        return tuple(
-            {
-                "starts": tuple(start for start, _ in chosen),
-                "ends": tuple(end for _, end in chosen),
-                "axes": along,
-                "steps": (1,) * len(along),
-            }
-            for chosen in product(bounds, repeat=len(along))
-        )
 
+def _corners(name: str, dims: str, ranks: tuple[int, ...]) -> Vocabulary:
+    """Slices along the second and the third axis, at once or one after the other."""
+    sizes = tuple(9 if place in (1, 2) else 2 for place in range(len(dims.split())))
+    rows, columns = (cut(axis, (1, 2, 3), (6, 7, 8)) for axis in (1, 2))
     return Vocabulary(
-        name,
-        (Input("x", X, dims, sizes),),
-        (
-            *(Production("Slice", (X,), f"part {axis}", slices(axis)) for axis in axes),
-            Production("Slice", (X,), "corner", slices(*axes)),
-            Production("Slice", (f"part {axes[0]}",), "corner", slices(axes[1])),
-            Production("Slice", (f"part {axes[1]}",), "corner", slices(axes[0])),
-        ),
-        (0, 0, 0),
-        ranks=ranks,
-        roots=frozenset({"corner"}),
+        name, (Input("x", X, dims, sizes),), ranks=ranks, roots=frozenset({"corner"})
+    ).steps(
+        f"""
+        some_rows = Slice(x, {rows})
+        some_columns = Slice(x, {columns})
+        corner = Slice(x, **corners) | Slice(some_rows, {columns}) | Slice(some_columns, {rows})
+        """,
+        corners=[
+            {"starts": (top, left), "ends": (bottom, right), "axes": (1, 2), "steps": (1, 1)}
+            for (top, bottom), (left, right) in product(BOUNDS, BOUNDS)
+        ],
     )
 
 
 CORNERS = (
-    _corners("corners of matrices", "*B n m", (1, 2), (0, 1, 2)),
-    _corners("corners behind a batch", "N n m *S", (1, 2), (0, 1)),
+    _corners("corners of matrices", "*B n m", (0, 1, 2)),
+    _corners("corners behind a batch", "N n m *S", (0, 1)),
 )
 
 ENDS = "axes=(0,) | (1,) | (2,)"
 AXES = _moved(
     "axes of extent 1",
-    steps(f"""
+    _two("N C *S", 2, 3, 4),
+    f"""
         moved = Unsqueeze(x, {ENDS}) | Reshape(x, shape=(1, 2, 3, 4) | (2, 1, 3, 4))
         x = Squeeze(moved, {ENDS})
         g = Unsqueeze(f, {ENDS})
         f = Squeeze(g, {ENDS})
-    """),
-    *(Input(name, X, "N C *S", (2, 3, 4)) for name in "xy"),
-    ranks=(1, 2),
+    """,
+    (1, 2),
 )
-
 
 GATHERED = Vocabulary(
     "gathered rows",
     (
-        Input("x", X, "n m", (4, 4)),
-        Input("y", X, "n m", (4, 4)),
+        *_two("n m", 4, 4),
         Input("w", "weight", "n m", (4, 4)),
         Input("b", "vector", "m", (4,)),
         Input("i", "places", "*l", (3,), dtype="INT64"),
@@ -193,12 +171,12 @@ GATHERED = Vocabulary(
 
 BLOCKS = _moved(
     "blocks of pixels",
-    steps("""
+    _two("N C H W", 3, 8, 4, 6),
+    """
         moved = DepthToSpace(x, blocksize=2, mode="DCR" | "CRD") | SpaceToDepth(x, blocksize=2)
         x = SpaceToDepth(moved, blocksize=2)
         g = DepthToSpace(f, blocksize=2, mode="DCR" | "CRD") | SpaceToDepth(f, blocksize=2)
-    """),
-    *(Input(name, X, "N C H W", (3, 8, 4, 6)) for name in "xy"),
+    """,
 )
 
 ROWS = Vocabulary(
@@ -211,28 +189,23 @@ ROWS = Vocabulary(
         Input("a", "vector", "m", (3,)),
         Input("b", "vector", "m", (3,)),
     ),
-    (
-        *(
-            production
-            for sort, result in ((X, "f"), ("part", "g"))
-            for production in steps(f"""
-                {result} = Elementwise({sort}, [vector | {sort}])
-                {result} = MatMul({sort}, weight | matrix) | Softmax({sort}, axis=2)
-                {result} = LayerNormalization({sort}, vector, vector, axis=2, epsilon=SYMBOL)
-                {result} = RMSNormalization({sort}, vector, axis=2, epsilon=SYMBOL)
-            """)
-        ),
-        *steps("""
-            part = Slice(x, starts=(1,), ends=(3,), axes=(1,), steps=(1,))
-            g = Slice(f, starts=(1,), ends=(3,), axes=(1,), steps=(1,))
-        """),
-    ),
-    (0, 0, 0, 0),
+    limits=(0, 0, 0, 0),
     free=frozenset({"weight", "vector"}),
     exact=False,
     ranks=INNER.ranks,
     roots=frozenset({"g"}),
     reals={SYMBOL: "epsilon"},
+).steps(
+    *(
+        f"""
+        {result} = Elementwise({sort}, [vector | {sort}])
+        {result} = MatMul({sort}, weight | matrix) | Softmax({sort}, axis=2)
+        {result} = LayerNormalization({sort}, vector, vector, axis=2, epsilon=SYMBOL)
+        {result} = RMSNormalization({sort}, vector, axis=2, epsilon=SYMBOL)
+        """
+        for sort, result in ((X, "f"), ("part", "g"))
+    ),
+    f"part, g = Slice((x, f), {cut(1, [1], [3])})",
 )
 
 SHAPES = Family(
