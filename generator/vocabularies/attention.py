@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
-from xflow.core.registry import Attribute, Kind
-from xflow.generator.equations import steps
-from xflow.generator.production import OTHER_SYMBOL, SYMBOL, Production, choices
+from xflow.core.registry import Kind
 from xflow.generator.vocabularies.attention_inputs import (
     BATCH,
     DEPTH,
@@ -29,7 +28,6 @@ from xflow.generator.vocabularies.attention_inputs import (
     attended,
     masks,
 )
-from xflow.generator.vocabularies.common import OUT, reshaped, transposed
 from xflow.generator.vocabularies.packed_heads import PACKED_HEADS
 from xflow.generator.vocabulary import DTYPE, Family, Input, Vocabulary
 from xflow.ops import operators
@@ -66,8 +64,7 @@ def _in_one(op: str, scales: str, given: str = "") -> str:
     """The operator, of these scales, with every mask that it may have."""
     return f"""
         lines = Expand(line, shape=(1, 1, {QUERIES}, {KEYS}))
-        out = {op}(query, key, value, scale={scales}{given})
-        out = {op}(query, key, value, mask | lines, scale={scales}{given})
+        out = {op}(query, key, value, [mask | lines], scale={scales}{given})
     """
 
 
@@ -75,12 +72,9 @@ def _scaled_before(op: str, given: str = "") -> str:
     """The operator on queries or on keys that are scaled, as its own scale does it."""
     return f"""
         scale = SYMBOL
-        scaled_query = Mul(query, scale)
-        scaled_key = Mul(key, scale)
-        out = {op}(scaled_query, key, value, scale=1{given})
-        out = {op}(scaled_query, key, value, mask, scale=1{given})
-        out = {op}(query, scaled_key, value, scale=1{given})
-        out = {op}(query, scaled_key, value, mask, scale=1{given})
+        scaled_query, scaled_key = Mul((query, key), scale)
+        out = {op}(scaled_query, key, value, [mask], scale=1{given})
+        out = {op}(query, scaled_key, value, [mask], scale=1{given})
     """
 
 
@@ -120,7 +114,7 @@ CAPPED = attended(
     quotients = Div(scores, cap)
     bounded = Tanh(quotients)
     capped_scores = Mul(bounded, cap)
-""",
+    """,
     _weighted("capped_scores"),
     _in_one("CappedAttention", "1 | SYMBOL", SOFTCAP),
     _scaled_before("CappedAttention", SOFTCAP),
@@ -141,7 +135,7 @@ ONE_HEAD = attended(
     """
     columns = Transpose(key, perm=(0, 1, 3, 2))
     scores = MatMul(query, columns)
-""",
+    """,
     _weighted("scores"),
     _in_one("Attention", "1"),
 )
@@ -196,6 +190,7 @@ PAST_ONES = (
     Input("x", "past key", "B H P D", (BATCH, HEADS, PAST, DEPTH)),
     Input("y", "past value", "B H P E", (BATCH, HEADS, PAST, WIDTH)),
 )
+by_traits = partial(attended, limits=(0,) * 8, by_example=True)
 BY_TRAITS = {op.traits: op for op in operators() if isinstance(op, Attention)}
 """The attentions that are declared."""
 ALONE = [op for traits, op in BY_TRAITS.items() if len(traits - {"cached"}) <= 1]
@@ -218,26 +213,24 @@ def _masks(op: Attention, *, biased: bool = False) -> tuple[Input, ...]:
     return masks(rows, (QUERIES, keys), names, heads=HEADS * SHARED, dtype=dtype)
 
 
-def _uses(op: Attention, heads: tuple[str, ...], result: str, **given: int) -> Iterator[Production]:
-    """An attention of queries, keys and values, and of what else it takes or may take."""
-    symbols = iter((SYMBOL, OTHER_SYMBOL))
+def _use(op: Attention, heads: str, *given: str, masked: bool = True) -> str:
+    """An attention of queries, keys and values, and of what else it takes, or may take."""
     reals = (name for name, spec in op.attributes.items() if spec.kind is Kind.REAL)
-    attributes: dict[str, list[Attribute]] = {name: [next(symbols)] for name in reals}
-    attributes |= {name: [value] for name, value in given.items()}
-    past = tuple(item.sort for item in _given(op))
+    scales = (f"{name}={it}" for name, it in zip(reals, ("SYMBOL", "OTHER_SYMBOL"), strict=False))
+    past = [item.sort.replace(" ", "_") for item in _given(op)]
     least, most = op.arity
     assert most is not None
-    for count in range(least, most + 1):
-        mask = (MASK,) * (count - len(heads) - len(past))
-        yield Production(op.name, (*heads, *past, *mask), result, choices(**attributes))
+    mask = ["mask"] * (least - len(SHARED_HEADS) - len(past)) + ["[mask]"] * (most - least) * masked
+    return f"{op.name}({', '.join((heads, *past, *mask, *scales, *given))})"
 
 
-def _shared(sort: str, width: int) -> Iterator[Production]:
+def _shared(sort: str, width: int) -> str:
     """Heads of keys or values, each of them for several heads of queries."""
-    rows = (BATCH, HEADS, SHARED, KEYS, width)
-    yield Production("Unsqueeze", (sort,), f"one {sort}", choices(axes=[(2,)]))
-    yield Production("Expand", (f"one {sort}",), f"each {sort}", choices(shape=[rows]))
-    yield reshaped(f"each {sort}", f"{sort}s", BATCH, HEADS * SHARED, KEYS, width)
+    return f"""
+        one_{sort} = Unsqueeze({sort}, axes=(2,))
+        each_{sort} = Expand(one_{sort}, shape={(BATCH, HEADS, SHARED, KEYS, width)})
+        {sort}s = Reshape(each_{sort}, shape={(BATCH, HEADS * SHARED, KEYS, width)})
+    """
 
 
 def _grouped(op: Attention) -> Vocabulary:
@@ -245,35 +238,19 @@ def _grouped(op: Attention) -> Vocabulary:
 
     So PyTorch exports it from opset 23 on.
     """
-    return attended(
-        f"grouped queries of {op.name}",
-        (*SHARED_HEADS, *_masks(op)),
-        (
-            *_shared(KEY, DEPTH),
-            *_shared(VALUE, WIDTH),
-            *_uses(op, (QUERY, KEY, VALUE), OUT),
-            *_uses(op, (QUERY, f"{KEY}s", f"{VALUE}s"), OUT),
-        ),
-        (0,) * 8,
-        by_example=True,
+    return by_traits(f"grouped queries of {op.name}", (*SHARED_HEADS, *_masks(op))).steps(
+        _shared(KEY, DEPTH),
+        _shared(VALUE, WIDTH),
+        f"out = {_use(op, 'query, key, value')} | {_use(op, 'query, keys, values')}",
     )
 
 
 def _with_past(op: Attention) -> Vocabulary:
     """Keys and values behind those of the past: concatenated, or as inputs of their own."""
-    return attended(
-        f"the past of {op.name}",
-        (*SHARED_HEADS, *PAST_ONES, *_masks(op)),
-        (
-            *(
-                Production("Concat", (f"past {sort}", sort), f"{sort}s", choices(axis=[2]))
-                for sort in (KEY, VALUE)
-            ),
-            *_uses(BY_TRAITS[op.traits - {"cached"}], (QUERY, f"{KEY}s", f"{VALUE}s"), OUT),
-            *_uses(op, (QUERY, KEY, VALUE), OUT),
-        ),
-        (0,) * 8,
-        by_example=True,
+    whole = BY_TRAITS[op.traits - {"cached"}]
+    return by_traits(f"the past of {op.name}", (*SHARED_HEADS, *PAST_ONES, *_masks(op))).steps(
+        "keys, values = Concat((past_key, past_value), (key, value), axis=2)",
+        f"out = {_use(whole, 'query, keys, values')} | {_use(op, 'query, key, value')}",
     )
 
 
@@ -283,24 +260,19 @@ def _decided(op: Attention) -> Vocabulary:
     Without a past also those that give it all keys, as encoders have them.
     """
     rest = op.traits - {"causal"}
-    triangle = (QUERIES, KEYS + PAST) if op.cached else (QUERIES, KEYS)
-    shapes: list[Attribute] = [triangle, (1, 1, *triangle)]
-    offset = PAST if op.cached else 0
-    made = [Production("LowerTriangle", (), MASK, choices(shape=shapes, offset=[offset]))]
+    rows, keys = (QUERIES, KEYS + PAST) if op.cached else (QUERIES, KEYS)
+    shapes = f"({rows}, {keys}) | (1, 1, {rows}, {keys})"
+    made = f"mask = LowerTriangle(shape={shapes}, offset={PAST if op.cached else 0})"
     kinds = [BY_TRAITS[rest | {"chosen"}], op]
     if not op.cached:
-        every = choices(shape=[*shapes, (BATCH, 1, *triangle)])
-        made.append(Production("AllTrue", (), MASK, every))
+        made += f" | AllTrue(shape={shapes} | ({BATCH}, 1, {rows}, {keys}))"
         kinds.append(BY_TRAITS[rest])
-    heads = (QUERY, KEY, VALUE)
-    return attended(
+    return by_traits(
         f"masks of {op.name}",
         (*SHARED_HEADS, *_given(op)),
-        (*made, *(next(_uses(kind, heads, OUT)) for kind in kinds)),
-        (1,) * 8,
+        limits=(1,) * 8,
         free=frozenset({MASK}),
-        by_example=True,
-    )
+    ).steps(made, *(f"out = {_use(kind, 'query, key, value', masked=False)}" for kind in kinds))
 
 
 ROWS = {
@@ -316,32 +288,30 @@ def _merged(op: Attention) -> Vocabulary:
 
     Still split: what reads it may join the heads, or all rows of a batch besides.
     """
-    return attended(
+    rows = tuple(
+        Input(sort[0], sort, f"B {name} M{place}", (BATCH, length, heads * width))
+        for place, (sort, (name, length, heads, width)) in enumerate(ROWS.items())
+    )
+    apart = ", ".join(f"heads_of_{sort}" for sort in ROWS)
+    counts = f"q_num_heads={HEADS * SHARED}", f"kv_num_heads={HEADS}"
+    return by_traits(
         f"merged heads of {op.name}",
-        (
-            *(
-                Input(sort[0], sort, f"B {name} M{place}", (BATCH, length, heads * width))
-                for place, (sort, (name, length, heads, width)) in enumerate(ROWS.items())
-            ),
-            *_given(op),
-            *_masks(op, biased=not op.traits),
+        (*rows, *_given(op), *_masks(op, biased=not op.traits)),
+        limits=(0,) * 9,
+    ).steps(
+        *(
+            f"""
+            rows_of_{sort} = Reshape({sort}, shape={(BATCH, *extents)})
+            heads_of_{sort} = Transpose(rows_of_{sort}, perm={TURN})
+            """
+            for sort, (_, *extents) in ROWS.items()
         ),
-        (
-            *(
-                production
-                for sort, (_, *extents) in ROWS.items()
-                for production in (
-                    reshaped(sort, f"rows of {sort}", BATCH, *extents),
-                    transposed(f"rows of {sort}", f"heads of {sort}", *TURN),
-                )
-            ),
-            *_uses(op, tuple(f"heads of {sort}" for sort in ROWS), "heads"),
-            *_uses(op, tuple(ROWS), "rows", q_num_heads=HEADS * SHARED, kv_num_heads=HEADS),
-            transposed("heads", OUT, *TURN),
-            reshaped("rows", OUT, BATCH, QUERIES, HEADS * SHARED, WIDTH),
-        ),
-        (0,) * 9,
-        by_example=True,
+        f"""
+        heads = {_use(op, apart)}
+        rows = {_use(op, "query, key, value", *counts)}
+        out = Transpose(heads, perm={TURN})
+        out = Reshape(rows, shape={(BATCH, QUERIES, HEADS * SHARED, WIDTH)})
+        """,
     )
 
 
@@ -350,7 +320,6 @@ def _changed_values(op: Attention) -> Vocabulary:
 
     Linear maps of features go past the weights; a bias does not, where a mask covers a row.
     """
-    plain = (QUERY, KEY, VALUE)
     return attended(
         f"changed values of {op.name}",
         (
@@ -359,17 +328,13 @@ def _changed_values(op: Attention) -> Vocabulary:
             Input("w", "weight", "E F", (WIDTH, PAST)),
             Input("t", "gain", "E", (WIDTH,)),
         ),
-        (
-            *steps("""
-                changed = MatMul(value, weight) | Mul(value, gain)
-                out = MatMul(heads, weight) | Mul(heads, gain)
-            """),
-            *_uses(op, plain, "heads"),
-            *_uses(op, (*plain[:2], "changed"), OUT),
-        ),
-        (0,) * 4,
+        limits=(0,) * 4,
         free=frozenset({"weight", "gain"}),
-    )
+    ).steps(f"""
+        changed, out = MatMul((value, heads), weight) | Mul((value, heads), gain)
+        heads = {_use(op, "query, key, value")}
+        out = {_use(op, "query, key, changed")}
+    """)
 
 
 def _of_each() -> Iterator[Vocabulary]:

@@ -5,8 +5,6 @@ Completes `attention`: the operators around an attention, and the form of inputs
 
 from __future__ import annotations
 
-from xflow.generator.equations import steps
-from xflow.generator.production import Production
 from xflow.generator.vocabularies.attention_inputs import (
     HEADS,
     KEY,
@@ -17,8 +15,16 @@ from xflow.generator.vocabularies.attention_inputs import (
     attended,
     masks,
 )
-from xflow.generator.vocabularies.common import X, applied, reshaped, stages
-from xflow.generator.vocabularies.packed_heads import PARTS, PLACES, SELF_MASKS, gathered, part
+from xflow.generator.vocabularies.common import X, stages
+from xflow.generator.vocabularies.packed_heads import (
+    PARTS,
+    PLACES,
+    SELF_MASKS,
+    cuts,
+    gathered,
+    part,
+    place,
+)
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCH, SHARED, LENGTH, DEPTH, INNER = 2, 2, 7, 5, 3
@@ -48,12 +54,10 @@ def _windows(name: str, batch: int) -> Vocabulary:
     scores = (HEADS, LENGTH, DEPTH)
     of_each = (WINDOWS, 1, LENGTH, DEPTH)
     narrow = f"shape={(batch * WINDOWS, 1, LENGTH, DEPTH)}"
-    of_all = f"mask_of_all = Reshape(mask, {narrow})"
-    if batch > 1:
-        of_all = f"""
-            masks = Expand(mask, shape={(batch, *of_each)})
-            mask_of_all = Reshape(masks, {narrow})
-        """
+    of_all = f"""
+        masks = Expand(mask, shape={(batch, *of_each)})
+        mask_of_all = Reshape(masks, {narrow})
+    """
     return stages(
         name,
         (
@@ -66,12 +70,12 @@ def _windows(name: str, batch: int) -> Vocabulary:
         exact=True,
         by_example=True,
     ).steps(
-        of_all,
+        of_all if batch > 1 else f"mask_of_all = Reshape(mask, {narrow})",
         f"""
         windows = Reshape(x, shape={(batch, WINDOWS, *scores)})
         sum = Add(windows, mask | mask_of_all)
         out = Reshape(sum, shape={(batch * WINDOWS, *scores)}) | Add(x, mask_of_all)
-    """,
+        """,
     )
 
 
@@ -85,18 +89,16 @@ def _projected(name: str, *, by_slice: bool, biased: bool) -> Vocabulary:
     packed = "shifted" if biased else "product"
     extents = {packed: (BATCH, QUERIES), "weight": (INNER,), **({"bias": ()} if biased else {})}
     made = {
-        sort: f"{sort} shifted" if biased and sort != KEY else f"{sort} alone" for sort in SORTS
+        sort: f"{sort}_shifted" if biased and sort != KEY else f"{sort}_alone" for sort in SORTS
     }
     places = () if by_slice else zip("ijl", SORTS, strict=True)
-    rows = (
-        ", ".join(f"{sort}_of_{packed}" for sort in SORTS),
-        ", ".join(each.replace(" ", "_") for each in made.values()),
-    )
+    masked = ", [mask]" if by_slice else ""
 
-    def parts(source: str, sort: str) -> tuple[Production, ...]:
+    def taken(source: str, sort: str) -> str:
         """The part for `sort` of the tensors that are packed into the last axis of `source`."""
-        sources = f"parts of {source}", f"{sort} of {source}", len(extents[source])
-        return part(*sources, PLACES[sort]) if by_slice else gathered(*sources, f"place of {sort}")
+        axis = len(extents[source])
+        found = f"parts_of_{source}", f"{sort}_of_{source}", axis
+        return part(*found, f"{sort}_{axis}") if by_slice else gathered(*found, f"place_of_{sort}")
 
     return attended(
         name,
@@ -104,33 +106,31 @@ def _projected(name: str, *, by_slice: bool, biased: bool) -> Vocabulary:
             Input("x", X, "B S K", (BATCH, QUERIES, INNER)),
             Input("w", "weight", "K M", (INNER, PARTS * width)),
             *((Input("b", "bias", "M", (PARTS * width,)),) if biased else ()),
-            *(Input(letter, f"place of {sort}", "", (), dtype="INT64") for letter, sort in places),
+            *(place(letter, f"place of {sort}") for letter, sort in places),
             *(SELF_MASKS if by_slice else ()),
         ),
-        (
-            applied("MatMul", X, "weight", "product"),
-            *((applied("Add", "product", "bias", "shifted"),) if biased else ()),
-            *(
-                reshaped(source, f"parts of {source}", *axes, PARTS, width)
-                for source, axes in extents.items()
-            ),
-            *(each for source in extents for sort in SORTS for each in parts(source, sort)),
-            *(applied("MatMul", X, f"{sort} of weight", f"{sort} alone") for sort in SORTS),
-            *(
-                applied("Add", f"{sort} alone", f"{sort} of bias", shifted)
-                for sort, shifted in made.items()
-                if shifted.endswith("shifted")
-            ),
-            *(
-                each
-                for heads in rows
-                for mask in (("", ", mask") if by_slice else ("",))
-                for each in steps(f"out = Attention({heads}{mask}, {SCALED})")
-            ),
-        ),
-        (18 if by_slice else 12,) * 17,  # terms shared by three arguments count three times
+        limits=(18 if by_slice else 12,) * 17,  # terms shared by three arguments count three times
         free=frozenset({"weight", "bias", *(f"place of {sort}" for sort in SORTS)}),
         by_example=True,
+    ).steps(
+        "product = MatMul(x, weight)",
+        "shifted = Add(product, bias)" if biased else "",
+        *(
+            f"parts_of_{source} = Reshape({source}, shape={(*axes, PARTS, width)})"
+            for source, axes in extents.items()
+        ),
+        *(taken(source, sort) for source in extents for sort in SORTS),
+        *(f"{sort}_alone = MatMul(x, {sort}_of_weight)" for sort in SORTS),
+        *(
+            f"{sort}_shifted = Add({sort}_alone, {sort}_of_bias)"
+            for sort, shifted in made.items()
+            if shifted.endswith("shifted")
+        ),
+        f"""
+        out = Attention({", ".join(f"{sort}_of_{packed}" for sort in SORTS)}{masked}, {SCALED})
+        out = Attention({", ".join(made.values())}{masked}, {SCALED})
+        """,
+        **{f"{sort}_{axis}": cuts(axis, PLACES[sort]) for sort in SORTS for axis in range(3)},
     )
 
 
@@ -142,13 +142,9 @@ def _bias(name: str, of: str) -> Vocabulary:
     kernel has zeros.
     """
     width = HEADS * (DEPTH if of == KEY else INNER)
+    made = f"out = Attention(query, key, value | shifted, {SCALED}) | Add(out, bias)"
     if of == KEY:
-        made = f"""
-            out = Attention(query, key | shifted, value, {SCALED})
-            out = Attention(query, key | shifted, value, mask, {SCALED})
-        """
-    else:
-        made = f"out = Attention(query, key, value | shifted, {SCALED}) | Add(out, bias)"
+        made = f"out = Attention(query, key | shifted, value, [mask], {SCALED})"
     return attended(
         name,
         (
@@ -158,10 +154,8 @@ def _bias(name: str, of: str) -> Vocabulary:
             Input("b", "bias", "N" if of == KEY else "P", (width,)),
             *(masks("S L", (QUERIES, LENGTH), "adefg") if of == KEY else ()),
         ),
-        (applied("Add", of, "bias", "shifted"), *steps(made)),
-        (0,) * 3,
         by_example=True,
-    )
+    ).steps(f"shifted = Add({of}, bias)", made)
 
 
 HEADS_FAMILY = Family(

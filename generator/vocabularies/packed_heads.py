@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from xflow.generator.production import SYMBOL, Production, choices
 from xflow.generator.vocabularies.attention_inputs import (
     BATCH,
     DEPTH,
     FLIP,
     HEADS,
     KEY,
-    MASK,
     QUERIES,
     QUERY,
     TURN,
     VALUE,
     attended,
     masks,
-    scales,
 )
-from xflow.generator.vocabularies.common import OUT, X, applied, reshaped, transposed
+from xflow.generator.vocabularies.common import OUT, X
 from xflow.generator.vocabulary import Input, Vocabulary
 
 PARTS = 8
@@ -35,69 +32,79 @@ COLUMNS = attended(
         Input("x", X, "B H S D", (BATCH, HEADS, QUERIES, DEPTH)),
         Input("y", "rows", "B S H D", (BATCH, QUERIES, HEADS, DEPTH)),
     ),
-    (
-        transposed("rows", "turned", *TURN),
-        transposed("rows", OUT, 0, 2, 3, 1),
-        *(transposed(sort, OUT, *FLIP) for sort in (X, "turned")),
-        *(reshaped(sort, "batch", BATCH * HEADS, QUERIES, DEPTH) for sort in (X, "turned")),
-        transposed("batch", "batch turned", 0, 2, 1),
-        reshaped("batch turned", OUT, BATCH, HEADS, DEPTH, QUERIES),
-    ),
-    (0,) * 5,
+    limits=(0,) * 5,
     exact=True,
     by_example=True,
-)
+).steps(f"""
+    turned = Transpose(rows, perm={TURN})
+    out = Transpose(rows, perm=(0, 2, 3, 1)) | Transpose(x | turned, perm={FLIP})
+    batch = Reshape(x | turned, shape={(BATCH * HEADS, QUERIES, DEPTH)})
+    batch_turned = Transpose(batch, perm=(0, 2, 1))
+    out = Reshape(batch_turned, shape={(BATCH, HEADS, DEPTH, QUERIES)})
+""")
 
-PLACE = Input("i", "place", "", (), dtype="INT64")
+
+def place(name: str, sort: str = "place") -> Input:
+    """An index of one of the packed tensors."""
+    return Input(name, sort, "", (), dtype="INT64")
 
 
-def part(
-    sort: str, result: str, axis: int, places: Sequence[int] = range(PARTS)
-) -> tuple[Production, ...]:
-    """One of the tensors that are packed along an axis, which goes away: at any of `places`."""
-    cuts = tuple(
+def cuts(axis: int, places: Iterable[int] = range(PARTS)) -> list[dict[str, tuple[int, ...]]]:
+    """The slices of one of the tensors that are packed along an axis, at any of these places."""
+    return [
         {"starts": (start,), "ends": (start + 1,), "axes": (axis,), "steps": (1,)}
         for start in places
-    )
-    return (
-        Production("Slice", (sort,), f"{result}, alone", cuts),
-        Production("Squeeze", (f"{result}, alone",), result, choices(axes=[(axis,)])),
-    )
+    ]
 
 
-def gathered(sort: str, result: str, axis: int, place: str = PLACE.sort) -> tuple[Production, ...]:
+def part(source: str, result: str, axis: int, cuts: str) -> str:
+    """One of the tensors that are packed along an axis, which goes away."""
+    return f"""
+        {result}_in_axis = Slice({source}, **{cuts})
+        {result} = Squeeze({result}_in_axis, axes=({axis},))
+    """
+
+
+def gathered(source: str, result: str, axis: int, place: str) -> str:
     """The same by an index, which is an input."""
-    return (Production("Gather", (sort, place), result, choices(axis=[axis])),)
+    return f"{result} = Gather({source}, {place}, axis={axis})"
 
 
-def _taken(sort: str, result: str, axis: int) -> tuple[Production, ...]:
+def _taken(source: str, result: str, axis: int) -> str:
     """One of the packed tensors, in both ways."""
-    return (*gathered(sort, result, axis), *part(sort, result, axis))
+    return f"""
+        {result} = Gather({source}, place, axis={axis})
+        {result}_in_axis = Slice({source}, **along_{axis})
+        {result} = Squeeze({result}_in_axis, axes=({axis},))
+    """
 
 
-UNPACKING = (
-    reshaped(X, "packed heads", BATCH, QUERIES, PARTS, HEADS, DEPTH),
-    transposed("packed heads", "turned", 2, 0, 3, 1, 4),
-    reshaped(X, "packed rows", BATCH, QUERIES, PARTS, PART),
-)
+ALONG = {f"along_{axis}": cuts(axis) for axis in range(3)}
+UNPACKING = f"""
+    packed_heads = Reshape(x, shape={(BATCH, QUERIES, PARTS, HEADS, DEPTH)})
+    turned = Transpose(packed_heads, perm=(2, 0, 3, 1, 4))
+    packed_rows = Reshape(x, shape={(BATCH, QUERIES, PARTS, PART)})
+"""
 """From packed rows to packed heads, and to rows side by side."""
 
 UNPACKED = attended(
     "packed heads",
-    (PACKED_ROWS, PLACE),
-    (
-        *UNPACKING,
-        *_taken("turned", OUT, 0),
-        *_taken("packed heads", "rows", 2),
-        *_taken("packed rows", "row", 2),
-        reshaped("row", "rows", BATCH, QUERIES, HEADS, DEPTH),
-        transposed("rows", OUT, *TURN),
-    ),
-    (1,) * 7,
-    free=frozenset({PLACE.sort}),
+    (PACKED_ROWS, place("i")),
+    limits=(1,) * 7,
+    free=frozenset({"place"}),
     roots=frozenset({OUT, "rows"}),
     exact=True,
     by_example=True,
+).steps(
+    UNPACKING,
+    _taken("turned", OUT, 0),
+    _taken("packed_heads", "rows", 2),
+    _taken("packed_rows", "row", 2),
+    f"""
+    rows = Reshape(row, shape={(BATCH, QUERIES, HEADS, DEPTH)})
+    out = Transpose(rows, perm={TURN})
+    """,
+    **ALONG,
 )
 
 PLACES: Mapping[str, Sequence[int]] = {QUERY: (0, 1, 2), KEY: (3, 4), VALUE: (5, 6)}
@@ -108,47 +115,48 @@ SELF_MASKS = masks("S S", (QUERIES, QUERIES), "adefg")
 def _packed(name: str, by_slice: bool) -> Vocabulary:
     """Attention among rows that hold queries, keys and values, taken out of the heads or before."""
 
-    def taken(source: str, what: str, axis: int, sort: str) -> tuple[Production, ...]:
-        found = source, f"{what} of {sort}", axis
-        return part(*found, PLACES[sort]) if by_slice else gathered(*found, f"place of {sort}")
+    def taken(source: str, what: str, axis: int, sort: str) -> str:
+        found = source, f"{what}_of_{sort}", axis
+        return part(*found, f"{sort}_{axis}") if by_slice else gathered(*found, f"place_of_{sort}")
 
     places = () if by_slice else zip("ijl", PLACES, strict=True)
-    apart, packed = (tuple(f"{what} of {sort}" for sort in PLACES) for what in ("heads", "rows"))
+    apart, packed = (
+        ", ".join(f"{what}_of_{sort}" for sort in PLACES) for what in ("heads", "rows")
+    )
+    counts = f"q_num_heads={HEADS}, kv_num_heads={HEADS}"
     return attended(
         name,
-        (
-            PACKED_ROWS,
-            *(Input(name, f"place of {sort}", "", (), dtype="INT64") for name, sort in places),
-            *SELF_MASKS,
-        ),
-        (
-            *UNPACKING,
-            *(
-                production
-                for sort in PLACES
-                for production in (
-                    *taken("turned", "heads", 0, sort),
-                    *taken("packed rows", "rows", 2, sort),
-                )
-            ),
-            *(
-                Production("Attention", (*inputs, *mask), result, attributes)
-                for mask in ((), (MASK,))
-                for inputs, result, attributes in (
-                    (apart, "heads", scales(SYMBOL)),
-                    (packed, OUT, scales(SYMBOL, q_num_heads=HEADS, kv_num_heads=HEADS)),
-                )
-            ),
-            transposed("heads", "rows", *TURN),
-            reshaped("rows", OUT, BATCH, QUERIES, PART),
-        ),
-        (3,) * 17,
+        (PACKED_ROWS, *(place(name, f"place of {sort}") for name, sort in places), *SELF_MASKS),
+        limits=(3,) * 17,
         free=frozenset(f"place of {sort}" for sort in PLACES),
         by_example=True,
+    ).steps(
+        UNPACKING,
+        *(
+            taken("turned", "heads", 0, sort) + "\n" + taken("packed_rows", "rows", 2, sort)
+            for sort in PLACES
+        ),
+        f"""
+        heads = Attention({apart}, scale=SYMBOL)
+        out = Attention({packed}, scale=SYMBOL, {counts})
+        heads = Attention({apart}, mask, scale=SYMBOL)
+        out = Attention({packed}, mask, scale=SYMBOL, {counts})
+        rows = Transpose(heads, perm={TURN})
+        out = Reshape(rows, shape={(BATCH, QUERIES, PART)})
+        """,
+        **{f"{sort}_{axis}": cuts(axis, PLACES[sort]) for sort in PLACES for axis in (0, 2)},
     )
 
 
 INNER = 3
+
+
+def _rows_of(source: str, result: str) -> str:
+    """One of the rows that lie side by side in those of `source`."""
+    rows = f"rows_of_{source} = Reshape({source}, shape={(BATCH, QUERIES, PARTS, PART)})"
+    return f"\n        {rows}{_taken(f'rows_of_{source}', result, 2)}"
+
+
 PROJECTED = attended(
     "packed projections",
     (
@@ -156,33 +164,29 @@ PROJECTED = attended(
         Input("w", "weight", "K M", (INNER, PARTS * PART)),
         Input("y", "packed", "B S M", (BATCH, QUERIES, PARTS * PART)),
         Input("b", "bias", "M", (PARTS * PART,)),
-        PLACE,
+        place("i"),
     ),
-    (
-        applied("MatMul", X, "weight", "product"),
-        *(applied("Add", sort, "bias", "shifted") for sort in ("packed", "product")),
-        *(
-            production
-            for sort in ("packed", "product", "shifted")
-            for production in (
-                reshaped(sort, f"rows of {sort}", BATCH, QUERIES, PARTS, PART),
-                *_taken(f"rows of {sort}", "row" if sort == "packed" else OUT, 2),
-            )
-        ),
-        reshaped("weight", "weights", INNER, PARTS, PART),
-        *_taken("weights", "part of weights", 1),
-        reshaped("bias", "biases", PARTS, PART),
-        *_taken("biases", "part of biases", 0),
-        *(applied("MatMul", X, "part of weights", result) for result in (OUT, "row")),
-        applied("Add", "row", "part of biases", OUT),
-    ),
-    (4,) * 5,
-    free=frozenset(
-        {"weight", "bias", "weights", "biases", PLACE.sort}
-        | {f"part of {name}{alone}" for name in ("weights", "biases") for alone in ("", ", alone")}
-    ),
+    limits=(4,) * 5,
+    free=frozenset({"weight", "bias", "place"}),
     exact=True,
     by_example=True,
+).steps(
+    """
+    product = MatMul(x, weight)
+    shifted = Add(packed | product, bias)
+    """,
+    _rows_of("packed", "row"),
+    _rows_of("product", OUT),
+    _rows_of("shifted", OUT),
+    f"weights = Reshape(weight, shape={(INNER, PARTS, PART)})",
+    _taken("weights", "part_of_weights", 1),
+    f"biases = Reshape(bias, shape={(PARTS, PART)})",
+    _taken("biases", "part_of_biases", 0),
+    """
+    out, row = MatMul(x, part_of_weights)
+    out = Add(row, part_of_biases)
+    """,
+    **ALONG,
 )
 
 PACKED_HEADS = (

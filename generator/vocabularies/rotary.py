@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from xflow.generator.equations import steps
-from xflow.generator.vocabularies.common import OUT, X, pointwise, stages
+from xflow.generator.vocabularies.common import OUT, X, stages
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCH, HEADS, LENGTH, HALF = 2, 3, 5, 4
@@ -47,25 +46,23 @@ def _rotation(
             Input("x", X, "B H S E" if heads_first else "B S H E", (batch, *rows, WHOLE)),
             *(Input(angle[0], angle, dims, (size, LENGTH, HALF)) for angle in ANGLES),
         ),
-        (
-            *steps(turned),
-            *(
-                production
-                for angle in ANGLES
-                for text in (twice, table)
-                for production in steps(text.replace("ANGLE", angle).replace("BATCHES", str(size)))
-            ),
-            *steps("""
-                kept = Mul(x, cos_of_heads)
-                moved = Mul(turned, sin_of_heads)
-                out = Add(kept, moved)
-            """),
-            *steps(whole),
-        ),
-        (8,) * 11,
+        limits=(8,) * 11,
         free=frozenset(ANGLES),
         exact=True,
         by_example=True,
+    ).steps(
+        turned,
+        *(
+            text.replace("ANGLE", angle).replace("BATCHES", str(size))
+            for angle in ANGLES
+            for text in (twice, table)
+        ),
+        """
+        kept = Mul(x, cos_of_heads)
+        moved = Mul(turned, sin_of_heads)
+        out = Add(kept, moved)
+        """,
+        whole,
     )
 
 
@@ -133,19 +130,16 @@ INTERLEAVED = tuple(
 REPEATED = stages(
     "elements that come twice in a row",
     (Input("x", X, "B S D", (PAIRS, LENGTH, HALF)),),
-    (
-        pointwise("computed", X),
-        *steps(IN_A_ROW.replace("ANGLE", X).replace("BATCHES", str(PAIRS))),
-        *steps(
-            IN_A_ROW.replace("ANGLE_twice", OUT)
-            .replace("ANGLE", "computed")
-            .replace("BATCHES", str(PAIRS))
-        ),
-        pointwise(OUT, "x twice"),
-    ),
-    (0,) * 5,
+    limits=(0,) * 5,
     exact=True,
     by_example=True,
+).steps(
+    "computed = Elementwise(x)",
+    IN_A_ROW.replace("ANGLE", X).replace("BATCHES", str(PAIRS)),
+    IN_A_ROW.replace("ANGLE_twice", OUT)
+    .replace("ANGLE", "computed")
+    .replace("BATCHES", str(PAIRS)),
+    "out = Elementwise(x_twice)",
 )
 """A table of cosines is that of the angles, or the angles are repeated before."""
 
