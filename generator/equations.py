@@ -10,7 +10,7 @@ from itertools import product
 from textwrap import dedent
 
 from xflow.core.registry import Attribute, Attributes, Kind
-from xflow.generator.production import OTHER_SYMBOL, SYMBOL, Production, numbers
+from xflow.generator.production import OTHER_SYMBOL, SYMBOL, Production, choices
 from xflow.ops import operator
 
 NAMES = {"SYMBOL": SYMBOL, "OTHER_SYMBOL": OTHER_SYMBOL}
@@ -75,17 +75,17 @@ def _productions(
 ) -> Iterator[Production]:
     constants = [_number(term) for term in terms if not isinstance(term, ast.Call)]
     if constants:
-        yield numbers(result, *constants)
+        yield Production("Scalar", (), result, choices(value=constants))
     for term in terms:
         if isinstance(term, ast.Call):
             op = ast.unparse(term.func)
-            choices: list[Attributes] = [{}]
+            attributes: list[Attributes] = [{}]
             for keyword in term.keywords:
                 options = _options(op, keyword, given)
-                choices = [{**known, **more} for known in choices for more in options]
+                attributes = [{**known, **more} for known in attributes for more in options]
             for args in _arguments(term.args):
                 for sorts in product(*map(_alternatives, args)):
-                    yield Production(op, tuple(map(_sort, sorts)), result, tuple(choices))
+                    yield Production(op, tuple(map(_sort, sorts)), result, tuple(attributes))
 
 
 def _arguments(args: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:

@@ -31,8 +31,3 @@ def choices(**lists: Sequence[Attribute]) -> tuple[dict[str, Attribute], ...]:
     for name, values in lists.items():
         made = [{**known, name: value} for known in made for value in values]
     return tuple(made)
-
-
-def numbers(sort: str, *values: int | Fraction) -> Production:
-    """Constants of shape []."""
-    return Production("Scalar", (), sort, choices(value=[Fraction(value) for value in values]))

@@ -28,6 +28,7 @@ from xflow.generator.vocabularies.attention_inputs import (
     attended,
     masks,
 )
+from xflow.generator.vocabularies.common import tensors
 from xflow.generator.vocabularies.packed_heads import PACKED_HEADS
 from xflow.generator.vocabulary import DTYPE, Family, Input, Vocabulary
 from xflow.ops import operators
@@ -35,19 +36,9 @@ from xflow.ops.attention import Attention
 
 # Step by step ------------------------------------------------------------------------------------
 
-HEADS_FIRST = (
-    Input("q", QUERY, "B H S D", (BATCH, HEADS, QUERIES, DEPTH)),
-    Input("k", KEY, "B H L D", (BATCH, HEADS, KEYS, DEPTH)),
-    Input("v", VALUE, "B H L E", (BATCH, HEADS, KEYS, WIDTH)),
-)
-LINES = (
-    Input("m", "line", "L", (KEYS,)),
-    Input("n", "line", "1 L", (1, KEYS)),
-    Input("o", "line", "1 1 1 L", (1, 1, 1, KEYS)),
-    Input("p", "line", "B 1 1 L", (BATCH, 1, 1, KEYS)),
-    Input("t", "line", "B H 1 L", (BATCH, HEADS, 1, KEYS)),
-    Input("u", "line", "1 H 1 L", (1, HEADS, 1, KEYS)),
-)
+of_heads = partial(tensors, B=BATCH, H=HEADS, S=QUERIES, L=KEYS, D=DEPTH, E=WIDTH)
+HEADS_FIRST = of_heads("query: q[B H S D]  key: k[B H L D]  value: v[B H L E]")
+LINES = of_heads("line: m[L] n[1 L] o[1 1 1 L] p[B 1 1 L] t[B H 1 L] u[1 H 1 L]")
 """Masks that say the same of every query; the operator has them expanded."""
 
 
@@ -80,12 +71,7 @@ def _scaled_before(op: str, given: str = "") -> str:
 
 SPELLED_OUT = attended(
     "attention",
-    (
-        *HEADS_FIRST,
-        Input("r", "rows", "B L H D", (BATCH, KEYS, HEADS, DEPTH)),
-        *masks("S L", (QUERIES, KEYS)),
-        *LINES,
-    ),
+    (*HEADS_FIRST, *of_heads("rows: r[B L H D]"), *masks("S L", (QUERIES, KEYS)), *LINES),
     limits=(1,) * 8,
 ).steps(
     """
@@ -125,8 +111,7 @@ ONE_HEAD = attended(
     "one head of keys",
     (
         HEADS_FIRST[0],
-        Input("k", KEY, "B 1 L D", (BATCH, 1, KEYS, DEPTH)),
-        Input("v", VALUE, "B 1 L E", (BATCH, 1, KEYS, WIDTH)),
+        *of_heads("key: k[B 1 L D]  value: v[B 1 L E]"),
         *masks("S L", (QUERIES, KEYS), "adeg"),
         *LINES[2:4],
     ),
@@ -142,7 +127,7 @@ ONE_HEAD = attended(
 """Keys and values of one head that all heads of queries share, by broadcasting."""
 SCALED_ONE_HEAD = attended(
     "scaled scores of one head of keys",
-    (HEADS_FIRST[0], Input("k", "columns", "B 1 D L", (BATCH, 1, DEPTH, KEYS))),
+    of_heads("query: q[B H S D]  columns: k[B 1 D L]"),
     limits=(1,) * 4,
 ).steps("""
     scale = SYMBOL
@@ -183,13 +168,10 @@ IN_WINDOWS = attended(
 PAST, SHARED = 10, 2
 """How long the past is, and how many heads of queries share a head of keys and values."""
 SHARED_HEADS = (
-    Input("q", QUERY, "B H S D", (BATCH, HEADS * SHARED, QUERIES, DEPTH)),
+    *tensors("query: q[B H S D]", B=BATCH, H=HEADS * SHARED, S=QUERIES, D=DEPTH),
     *HEADS_FIRST[1:],
 )
-PAST_ONES = (
-    Input("x", "past key", "B H P D", (BATCH, HEADS, PAST, DEPTH)),
-    Input("y", "past value", "B H P E", (BATCH, HEADS, PAST, WIDTH)),
-)
+PAST_ONES = of_heads("past_key: x[B H P D]  past_value: y[B H P E]", P=PAST)
 by_traits = partial(attended, limits=(0,) * 8, by_example=True)
 BY_TRAITS = {op.traits: op for op in operators() if isinstance(op, Attention)}
 """The attentions that are declared."""
@@ -268,10 +250,7 @@ def _decided(op: Attention) -> Vocabulary:
         made += f" | AllTrue(shape={shapes} | ({BATCH}, 1, {rows}, {keys}))"
         kinds.append(BY_TRAITS[rest])
     return by_traits(
-        f"masks of {op.name}",
-        (*SHARED_HEADS, *_given(op)),
-        limits=(1,) * 8,
-        free=frozenset({MASK}),
+        f"masks of {op.name}", (*SHARED_HEADS, *_given(op)), limits=(1,) * 8, free=frozenset({MASK})
     ).steps(made, *(f"out = {_use(kind, 'query, key, value', masked=False)}" for kind in kinds))
 
 
@@ -325,8 +304,7 @@ def _changed_values(op: Attention) -> Vocabulary:
         (
             *HEADS_FIRST,
             *masks("S L", (QUERIES, KEYS), "adeg"),
-            Input("w", "weight", "E F", (WIDTH, PAST)),
-            Input("t", "gain", "E", (WIDTH,)),
+            *of_heads("weight: w[E F]  gain: t[E]", F=PAST),
         ),
         limits=(0,) * 4,
         free=frozenset({"weight", "gain"}),

@@ -8,18 +8,20 @@ columns from the start.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from xflow.generator.equations import steps
-from xflow.generator.vocabularies.attention_inputs import KEY, MASK, QUERY, VALUE, attended
-from xflow.generator.vocabularies.common import OUT, X, scalar, stages
+from xflow.generator.vocabularies.attention_inputs import KEY, QUERY, VALUE, attended
+from xflow.generator.vocabularies.common import OUT, X, scalar, stages, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 7, 4, 11
 """Their products differ from them, too: what a Reshape merges can be told."""
-COLUMNS = "columns"
+N = BATCH * HEADS
 SINGLE = "q_num_heads=1, kv_num_heads=1"
 LENGTHS = {QUERY: QUERIES, KEY: KEYS, VALUE: KEYS}
 WIDTHS = {QUERY: DEPTH, KEY: DEPTH, VALUE: WIDTH}
+of_batches = partial(tensors, N=BATCH, S=QUERIES, L=KEYS, D=DEPTH, E=WIDTH)
+of_heads = partial(tensors, B=BATCH, H=HEADS, N=N, S=QUERIES, L=KEYS, D=DEPTH, E=WIDTH)
 
 WEIGHTS = """
     scale = SYMBOL
@@ -31,15 +33,10 @@ WEIGHTS = """
 
 ONE_HEAD = attended(
     "attention of one head",
-    (
-        Input("q", QUERY, "N S D", (BATCH, QUERIES, DEPTH)),
-        Input("c", COLUMNS, "N D L", (BATCH, DEPTH, KEYS)),
-        Input("v", VALUE, "N L E", (BATCH, KEYS, WIDTH)),
-        Input("a", MASK, "S L", (QUERIES, KEYS)),
-        Input("b", MASK, "1 S L", (1, QUERIES, KEYS)),
-        Input("g", "mask of each", "N S L", (BATCH, QUERIES, KEYS)),
-        Input("m", "line", "N 1 L", (BATCH, 1, KEYS)),
-    ),
+    of_batches("""
+        query: q[N S D]  columns: c[N D L]  value: v[N L E]  mask: a[S L] b[1 S L]
+        mask_of_each: g[N S L]  line: m[N 1 L]
+    """),
     limits=(1,) * 6,
 ).steps(
     WEIGHTS,
@@ -58,34 +55,27 @@ ONE_HEAD = attended(
 VALUES_IN_COLUMNS = replace(
     ONE_HEAD,
     name="values in columns",
-    inputs=(
-        *ONE_HEAD.inputs[:2],
-        Input("w", "columns of values", "N E L", (BATCH, WIDTH, KEYS)),
-    ),
-    productions=(
-        *steps(WEIGHTS),
-        *steps(f"""
-            columns_of_weights = Transpose(weights, perm=(0, 2, 1))
-            out = MatMul(columns_of_values, columns_of_weights)
-            key = Transpose(columns, perm=(0, 2, 1))
-            value = Transpose(columns_of_values, perm=(0, 2, 1))
-            rows = Attention(query, key, value, scale=1 | SYMBOL, {SINGLE})
-            out = Transpose(rows, perm=(0, 2, 1))
-        """),
-    ),
+    inputs=(*ONE_HEAD.inputs[:2], *of_batches("columns_of_values: w[N E L]")),
+    productions=(),
+).steps(
+    WEIGHTS,
+    f"""
+    columns_of_weights = Transpose(weights, perm=(0, 2, 1))
+    out = MatMul(columns_of_values, columns_of_weights)
+    key = Transpose(columns, perm=(0, 2, 1))
+    value = Transpose(columns_of_values, perm=(0, 2, 1))
+    rows = Attention(query, key, value, scale=1 | SYMBOL, {SINGLE})
+    out = Transpose(rows, perm=(0, 2, 1))
+    """,
 )
 """Values that are columns, too, as those of flattened images are."""
 
-N = BATCH * HEADS
 MERGED = attended(
     "heads in batches",
-    (
-        Input("q", QUERY, "B H S D", (BATCH, HEADS, QUERIES, DEPTH)),
-        Input("k", KEY, "B H L D", (BATCH, HEADS, KEYS, DEPTH)),
-        Input("v", VALUE, "B H L E", (BATCH, HEADS, KEYS, WIDTH)),
-        Input("c", COLUMNS, "B H D L", (BATCH, HEADS, DEPTH, KEYS)),
-        Input("x", "scores", "B H S L", (BATCH, HEADS, QUERIES, KEYS)),
-    ),
+    of_heads("""
+        query: q[B H S D]  key: k[B H L D]  value: v[B H L E]  columns: c[B H D L]
+        scores: x[B H S L]
+    """),
     limits=(0,) * 7,
     roots=frozenset({OUT, "products in batches"}),
     by_example=True,
@@ -114,10 +104,7 @@ MERGED = attended(
 
 ONE_BATCH = stages(
     "heads of one batch",
-    (
-        Input("x", "scores in batches", "H S L", (HEADS, QUERIES, KEYS)),
-        Input("v", VALUE, "1 H L E", (1, HEADS, KEYS, WIDTH)),
-    ),
+    of_heads("scores_in_batches: x[H S L]  value: v[1 H L E]"),
     limits=(0,) * 4,
     exact=True,
     by_example=True,
@@ -132,12 +119,7 @@ onnxscript leaves out the Reshapes around a product of rank 3 where that gives t
 
 ADDED = stages(
     "masks and scales of heads in batches",
-    (
-        Input("x", "scores", "B H S L", (BATCH, HEADS, QUERIES, KEYS)),
-        Input("g", "mask", "N S L", (N, QUERIES, KEYS)),
-        Input("m", "mask", "N 1 L", (N, 1, KEYS)),
-        scalar("c", "scale"),
-    ),
+    (*of_heads("scores: x[B H S L]  mask: g[N S L] m[N 1 L]"), scalar("c", "scale")),
     limits=(0,) * 4,
     free=frozenset({"scale"}),
     exact=True,
@@ -155,10 +137,9 @@ ADDED = stages(
 
 PLACES = stages(
     "biases of rows and columns",
-    (
-        Input("x", "scores", "N S L", (11, 2 * 3, 5 * 7)),
-        Input("a", "bias of rows", "N h w k 1", (11, 2, 3, 5, 1)),
-        Input("b", "bias of columns", "N h w 1 m", (11, 2, 3, 1, 7)),
+    tensors(
+        "scores: x[N S L]  bias_of_rows: a[N h w k 1]  bias_of_columns: b[N h w 1 m]",
+        **{"N": 11, "S": 6, "L": 35, "h": 2, "w": 3, "k": 5, "m": 7},
     ),
     limits=(0,) * 5,
     exact=True,
@@ -194,25 +175,20 @@ TIME_FIRST = attended(
             Input(sort[0], sort, f"{name} B M{place}", (length, BATCH, HEADS * WIDTHS[sort]))
             for place, ((sort, length), name) in enumerate(zip(LENGTHS.items(), "SLL", strict=True))
         ),
-        Input("a", MASK, "S L", (QUERIES, KEYS)),
-        Input("g", "mask of batches", "N 1 S L", (N, 1, QUERIES, KEYS)),
+        *of_heads("mask: a[S L]  mask_of_batches: g[N 1 S L]"),
     ),
-    (
-        *(production for sort in LENGTHS for production in steps(_time_first(sort))),
-        *steps(f"""
-            mask_of_heads = Reshape(mask_of_batches, shape=({BATCH}, {HEADS}, {QUERIES}, {KEYS}))
-            attended_batches = Attention({BATCHES_OF}, scale=SYMBOL, {SINGLE})
-            attended_batches = Attention(
-                {BATCHES_OF}, mask | mask_of_batches, scale=SYMBOL, {SINGLE}
-            )
-            attended = Attention({TURNED_OF}, [mask | mask_of_heads], scale=SYMBOL, {ALL_HEADS})
-            attended_rows = Transpose(attended, perm=(1, 0, 2))
-            out = Transpose(attended_batches, perm=(1, 0, 2))
-            out = Reshape(attended_rows, shape=({QUERIES}, {N}, {WIDTH}))
-        """),
-    ),
-    (0,) * 9,
+    limits=(0,) * 9,
     by_example=True,
+).steps(
+    *map(_time_first, LENGTHS),
+    f"""
+    mask_of_heads = Reshape(mask_of_batches, shape=({BATCH}, {HEADS}, {QUERIES}, {KEYS}))
+    attended_batches = Attention({BATCHES_OF}, [mask | mask_of_batches], scale=SYMBOL, {SINGLE})
+    attended = Attention({TURNED_OF}, [mask | mask_of_heads], scale=SYMBOL, {ALL_HEADS})
+    attended_rows = Transpose(attended, perm=(1, 0, 2))
+    out = Transpose(attended_batches, perm=(1, 0, 2))
+    out = Reshape(attended_rows, shape=({QUERIES}, {N}, {WIDTH}))
+    """,
 )
 """Rows before batches, as PyTorch's own layer has them: heads join the batches behind them.
 
@@ -221,11 +197,7 @@ Still apart: what reads the heads may join them to rows, or batches to rows besi
 ORDERS = "(0, 2, 1) | (1, 0, 2) | (1, 2, 0) | (2, 0, 1) | (2, 1, 0)"
 TURNED = Vocabulary(
     "rows and batches exchanged",
-    (
-        Input("x", X, "S B K", (QUERIES, BATCH, DEPTH)),
-        Input("w", "weight", "K M", (DEPTH, WIDTH)),
-        Input("b", "bias", "K", (DEPTH,)),
-    ),
+    tensors("x: x[S B K]  weight: w[K M]  bias: b[K]", S=QUERIES, B=BATCH, K=DEPTH, M=WIDTH),
     free=frozenset({"weight", "bias"}),
     roots=frozenset({X, OUT}),
 ).steps(f"""
@@ -238,12 +210,7 @@ TURNED = Vocabulary(
 
 SCALED = Vocabulary(
     "scales of heads",
-    (
-        Input("q", QUERY, "B H S D", (BATCH, HEADS, QUERIES, DEPTH)),
-        Input("c", COLUMNS, "B H D L", (BATCH, HEADS, DEPTH, KEYS)),
-        Input("s", "scale", "H 1 1", (HEADS, 1, 1)),
-        Input("t", "scale", "1 H 1 1", (1, HEADS, 1, 1)),
-    ),
+    of_heads("query: q[B H S D]  columns: c[B H D L]  scale: s[H 1 1] t[1 H 1 1]"),
     free=frozenset({"scale"}),
     roots=frozenset({OUT}),
 ).steps("""

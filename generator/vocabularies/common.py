@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import partial
 
 from xflow.core.registry import Attribute
-from xflow.generator.production import Production, choices
-from xflow.generator.vocabulary import Input, Vocabulary
+from xflow.generator.vocabulary import DTYPE, Input, Vocabulary
 
 X, OUT = "x", "out"
 """The sorts of activations, which are tensors that are computed at run time, and of results."""
@@ -32,6 +32,25 @@ def cut(axis: int, starts: Iterable[int], ends: Iterable[int]) -> str:
     return f"starts={firsts}, ends={lasts}, axes=({axis},), steps=(1,)"
 
 
+def tensors(text: str, **extents: int) -> tuple[Input, ...]:
+    """Inputs with their axes, after their sorts: ``query: q[B H S D]  mask: a[S L] b[1 S L] BOOL``.
+
+    Each axis has the extent of its name, and a number that of itself. Behind the axes may stand the
+    type of the elements. ``_`` is a space in the name of a sort.
+
+    Raises KeyError for an axis without extent.
+    """
+    made, sort = [], ""
+    for word, name, dims, dtype in re.findall(r"(\w+):|(\w+)\[(.*?)\](?: ([A-Z]+\d*)\b)?", text):
+        if word:
+            sort = word.replace("_", " ")
+        else:
+            axes = [axis.removeprefix("*") for axis in dims.split()]
+            sizes = tuple(int(axis) if axis.isdigit() else extents[axis] for axis in axes)
+            made.append(Input(name, sort, dims, sizes, dtype or DTYPE))
+    return tuple(made)
+
+
 def anywhere(name: str, *, positive: bool = False) -> Input:
     """An input of any shape."""
     return Input(name, X, "...", (5,), positive=positive)
@@ -40,33 +59,3 @@ def anywhere(name: str, *, positive: bool = False) -> Input:
 def scalar(name: str, sort: str, *, sign: str = "") -> Input:
     """An input of shape []; for `sign` see `Input.sign`."""
     return Input(name, sort, "", (), sign=sign)
-
-
-def binary(*names: str) -> tuple[Production, ...]:
-    """Operators of two activations."""
-    return tuple(Production(name, (X, X), X) for name in names)
-
-
-def unary(*names: str) -> tuple[Production, ...]:
-    """Operators of one activation."""
-    return tuple(Production(name, (X,), X) for name in names)
-
-
-def applied(op: str, first: str, second: str, result: str = X) -> Production:
-    """An operator of two inputs of these sorts."""
-    return Production(op, (first, second), result)
-
-
-def reshaped(sort: str, result: str, *shape: int) -> Production:
-    """The elements in their order, in this shape."""
-    return Production("Reshape", (sort,), result, choices(shape=[shape]))
-
-
-def transposed(sort: str, result: str, *perm: int) -> Production:
-    """The axes in this order."""
-    return Production("Transpose", (sort,), result, choices(perm=[perm]))
-
-
-def pointwise(result: str, *args: str, zero: bool = False) -> Production:
-    """An operator that stands for any elementwise one, or any that is 0 where its inputs are."""
-    return Production("ZeroPreserving" if zero else "Elementwise", args, result)

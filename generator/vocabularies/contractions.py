@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.generator.vocabularies.common import X, stages
-from xflow.generator.vocabulary import Family, Input
+from xflow.generator.vocabularies.common import stages, tensors
+from xflow.generator.vocabulary import Family
 
 BATCH, ROWS, WIDTH, HEADS, DEPTH = 2, 5, 7, 3, 11
 
@@ -19,10 +19,7 @@ contraction = partial(
 
 TO_HEADS = contraction(
     "rows to heads",
-    (
-        Input("x", X, "B S K", (BATCH, ROWS, WIDTH)),
-        Input("w", "operand", "K H D", (WIDTH, HEADS, DEPTH)),
-    ),
+    tensors("x: x[B S K]  operand: w[K H D]", B=BATCH, S=ROWS, K=WIDTH, H=HEADS, D=DEPTH),
 ).steps(f"""
     out = Einsum(x, operand, equation="abc,cde->abde")
     weight = Reshape(operand, shape={(WIDTH, HEADS * DEPTH)})
@@ -32,10 +29,7 @@ TO_HEADS = contraction(
 
 FROM_HEADS = contraction(
     "heads to rows",
-    (
-        Input("x", X, "B S H D", (BATCH, ROWS, HEADS, DEPTH)),
-        Input("w", "operand", "H D K", (HEADS, DEPTH, WIDTH)),
-    ),
+    tensors("x: x[B S H D]  operand: w[H D K]", B=BATCH, S=ROWS, H=HEADS, D=DEPTH, K=WIDTH),
 ).steps(f"""
     out = Einsum(x, operand, equation="abcd,cde->abe")
     weight = Reshape(operand, shape={(HEADS * DEPTH, WIDTH)})
@@ -45,10 +39,7 @@ FROM_HEADS = contraction(
 
 MASKS = contraction(
     "masks of images",
-    (
-        Input("x", X, "B Q C", (BATCH, ROWS, WIDTH)),
-        Input("y", "operand", "B C H W", (BATCH, WIDTH, HEADS, DEPTH)),
-    ),
+    tensors("x: x[B Q C]  operand: y[B C H W]", B=BATCH, Q=ROWS, C=WIDTH, H=HEADS, W=DEPTH),
 ).steps(f"""
     out = Einsum(x, operand, equation="abc,acde->abde")
     pixels = Reshape(operand, shape={(BATCH, WIDTH, HEADS * DEPTH)})

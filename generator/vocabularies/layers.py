@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, anywhere
+from xflow.generator.vocabularies.common import OUT, X, anywhere, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 N = 4
@@ -25,12 +27,13 @@ def _vector(name: str) -> Input:
     return Input(name, BIAS, "m", (N,))
 
 
-PROJECTIONS = Vocabulary(
+weighted = partial(Vocabulary, free=FREE, ranks=BATCHES)
+"""A vocabulary of batches of rows, and of weights."""
+
+PROJECTIONS = weighted(
     "projections",
-    (_batch("x"), _batch("y"), _matrix("w"), _matrix("v"), _vector("b"), _vector("c")),
+    (*map(_batch, "xy"), *map(_matrix, "wv"), *map(_vector, "bc")),
     limits=(2, 2, 1, 0),
-    free=FREE,
-    ranks=BATCHES,
 ).steps(f"""
     x = MatMul(x, weight | shifted) | Add(x, x | bias)
     weight = MatMul(weight, weight) | Add(weight, weight)
@@ -39,12 +42,10 @@ PROJECTIONS = Vocabulary(
     shifted = Add(weight, eye)
 """)
 
-DIFFERENCES = Vocabulary(
+DIFFERENCES = weighted(
     "differences of projections",
     (_batch("x"), _batch("y"), _matrix("w"), _matrix("v")),
     limits=(1, 1, 1, 0),
-    free=FREE,
-    ranks=BATCHES,
     roots=frozenset({OUT}),
 ).steps("""
     image = MatMul(x, weight)
@@ -53,12 +54,10 @@ DIFFERENCES = Vocabulary(
     out = Sub(image, image) | MatMul(difference, weight) | MatMul(x, weights)
 """)
 
-SCALED = Vocabulary(
+SCALED = weighted(
     "scaled projections",
     (_batch("x"), _matrix("w"), _vector("b"), _vector("c")),
     limits=(3, 3, 2),
-    free=FREE,
-    ranks=BATCHES,
     exact=False,
     roots=frozenset({X, "once", "twice"}),
     reals={SYMBOL: "s"},
@@ -75,24 +74,20 @@ SCALED = Vocabulary(
     moved_row = MatMul(row, weight)
 """)
 
-PARALLEL = Vocabulary(
+PARALLEL = weighted(
     "parallel projections",
-    (_batch("x"), _batch("y"), _matrix("w"), _matrix("v"), _vector("b"), _vector("c")),
+    (*map(_batch, "xy"), *map(_matrix, "wv"), *map(_vector, "bc")),
     limits=(1, 1, 1, 0),
-    free=FREE,
-    ranks=BATCHES,
 ).steps("""
     x = MatMul(x, weight) | Add(x, x | bias) | Mul(x, bias) | Concat(x, x, axis=1 | 2)
     weight = Concat(weight, weight, axis=0 | 1)
     bias = Concat(bias, bias, axis=0)
 """)
 
-REDUCED = Vocabulary(
+REDUCED = weighted(
     "reduced projections",
     (_batch("x"), _matrix("w"), _vector("b")),
     limits=(1, 1, 1),
-    free=FREE,
-    ranks=BATCHES,
     exact=False,
     roots=frozenset({"less"}),
 ).steps("""
@@ -106,13 +101,7 @@ REDUCED = Vocabulary(
     less = Add(less, bias | total) | Mul(less, bias)
 """)
 
-FLAT = (
-    Input("x", X, "l n", (N, N)),
-    _matrix("w"),
-    _matrix("v"),
-    _vector("b"),
-    _vector("c"),
-)
+FLAT = (Input("x", X, "l n", (N, N)), _matrix("w"), _matrix("v"), _vector("b"), _vector("c"))
 
 
 def _affine(name: str, transposed: int) -> Vocabulary:
@@ -180,12 +169,7 @@ TURNED = Vocabulary("transposed weights", FLAT, limits=(1, 2, 1, 0), free=FREE).
 
 MERGED = Vocabulary(
     "products of rows that batches are merged into",
-    (
-        Input("x", X, "N L n", (2, 3, 5)),
-        Input("w", WEIGHT, "n m", (5, 7)),
-        Input("v", "turned", "m n", (7, 5)),
-        Input("b", BIAS, "m", (7,)),
-    ),
+    tensors("x: x[N L n]  weight: w[n m]  turned: v[m n]  bias: b[m]", N=2, L=3, n=5, m=7),
     limits=(1, 1, 1, 1),
     free=FREE | {"turned"},
     roots=frozenset({OUT}),

@@ -6,7 +6,7 @@ makes of `means`.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, X
+from xflow.generator.vocabularies.common import OUT, X, tensors
 from xflow.generator.vocabulary import Input, Vocabulary
 
 WEIGHT, VECTOR = "weight", "vector"
@@ -52,7 +52,7 @@ FIRST, LAST = "axes=(2, 3)", "axes=(1, 2)"
 """The axes of pixels with channels first, and last."""
 TURNED_MEANS = Vocabulary(
     "means of transposed images",
-    (Input("x", "last", "N H W C", (2, 3, 4, 5)), Input("y", "first", "N C H W", (2, 5, 3, 4))),
+    tensors("last: x[N H W C]  first: y[N C H W]", N=2, H=3, W=4, C=5),
     exact=False,
     roots=frozenset({OUT}),
 ).steps(f"""

@@ -142,10 +142,7 @@ def _softmax(
     column = tuple(1 if place == axis else size for place, size in enumerate(sizes))
     return Vocabulary(
         name,
-        (
-            Input("x", X, dims, sizes),
-            Input("y", "column", _without(dims, axis), column),
-        ),
+        (Input("x", X, dims, sizes), Input("y", "column", _without(dims, axis), column)),
         limits=(0,) * 7,
         roots=frozenset({OUT, "log", "logarithm", "whole"}),
         exact=False,

@@ -17,7 +17,7 @@ from xflow.generator.vocabularies.attention_inputs import (
     attended,
     masks,
 )
-from xflow.generator.vocabularies.common import OUT, X
+from xflow.generator.vocabularies.common import OUT, X, tensors
 from xflow.generator.vocabulary import Input, Vocabulary
 
 PARTS = 8
@@ -28,10 +28,7 @@ PACKED_ROWS = Input("x", X, "B S M", (BATCH, QUERIES, PARTS * PART))
 
 COLUMNS = attended(
     "heads turned over",
-    (
-        Input("x", X, "B H S D", (BATCH, HEADS, QUERIES, DEPTH)),
-        Input("y", "rows", "B S H D", (BATCH, QUERIES, HEADS, DEPTH)),
-    ),
+    tensors("x: x[B H S D]  rows: y[B S H D]", B=BATCH, H=HEADS, S=QUERIES, D=DEPTH),
     limits=(0,) * 5,
     exact=True,
     by_example=True,

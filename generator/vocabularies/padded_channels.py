@@ -189,12 +189,7 @@ CONVOLVED_JOINTS = of_parts(
 
 WIDE_JOINTS = of_parts(
     "padded channels side by side with others",
-    (
-        *IMAGES,
-        image("y"),
-        *_sized("w", KERNEL, "O I *R", *((C, c + C, 3) for c in FEW)),
-        bias("b"),
-    ),
+    (*IMAGES, image("y"), *_sized("w", KERNEL, "O I *R", *((C, c + C, 3) for c in FEW)), bias("b")),
     limits=(4, 4, 4, 0),
 ).steps(
     f"""
@@ -212,9 +207,7 @@ WIDE_JOINTS = of_parts(
 )
 
 JOINTS = of_parts(
-    "padded channels behind others",
-    (*IMAGES, image("y", channels=2)),
-    free=frozenset(),
+    "padded channels behind others", (*IMAGES, image("y", channels=2)), free=frozenset()
 ).steps(f"""
     part = Slice(wide, {NEEDED})
     out = Concat(x, part, axis=1)

@@ -10,16 +10,12 @@ tokens: a vector [C] of these is a `scale` [C, 1, 1] of those.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, stages
+from xflow.generator.vocabularies.common import OUT, stages, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 TOKENS, IMAGE = "tokens", "image"
 N, C, K, H, W = 2, 3, 5, 4, 7
-WEIGHTS = (
-    Input("w", "weight", "C K", (C, K)),
-    Input("b", "bias", "K", (K,)),
-    Input("v", "vector", "C", (C,)),
-)
+WEIGHTS = tensors("weight: w[C K]  bias: b[K]  vector: v[C]", C=C, K=K)
 
 
 def _pixels(
@@ -73,7 +69,7 @@ ROWS = _pixels(
 
 VIEWS = Vocabulary(
     "tokens of one sequence in two axes and in three",
-    (Input("x", TOKENS, "1 L C", (1, W, C)), Input("y", "last", "1 1 L C", (1, 1, W, C))),
+    tensors("tokens: x[1 L C]  last: y[1 1 L C]", L=W, C=C),
     limits=(0, 0, 0),
     roots=frozenset({"lifted", OUT}),
 ).steps(f"""

@@ -10,9 +10,9 @@ of is said here, and found are borders, orders and kernels that agree.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, either, stages
+from xflow.generator.vocabularies.common import either, stages, tensors
 from xflow.generator.vocabularies.convolutions import BIAS, KERNEL
-from xflow.generator.vocabulary import Family, Input
+from xflow.generator.vocabulary import Family
 
 FREE = frozenset({KERNEL, BIAS})
 CORNERS = ((1, 1, 0, 0), (1, 0, 0, 1), (0, 1, 1, 0), (0, 0, 1, 1))
@@ -33,11 +33,7 @@ def _component(number: int) -> str:
 
 INTERLEAVED = stages(
     "convolutions of images of twice the extents",
-    (
-        Input("x", X, "N C H W", (2, 2, 3, 4)),
-        Input("w", KERNEL, "O C 3 3", (2, 2, 3, 3)),
-        Input("b", BIAS, "O", (2,)),
-    ),
+    tensors("x: x[N C H W]  kernel: w[O C 3 3]  bias: b[O]", N=2, C=2, H=3, W=4, O=2),
     limits=(12,) * 7,
     free=FREE,
     literal=frozenset({"AveragePool", "Conv", "DepthToSpace", "Resize"}),
@@ -66,10 +62,16 @@ BORDERS = ((0, 0, 0, 0), (1, 0, 0, 2), (0, 1, 2, 0), (2, 1, 1, 3), (3, 2, 0, 1),
 TURNED = "perm=(0, 1, 3, 2)"
 TAKEN_APART = stages(
     "convolutions of components side by side",
-    (
-        Input("x", X, "N C H W", (2, 2, ROWS, COLUMNS)),
-        Input("w", KERNEL, "O I K L", (2, 8, 2, 3)),
-        Input("b", BIAS, "O", (2,)),
+    tensors(
+        "x: x[N C H W]  kernel: w[O I K L]  bias: b[O]",
+        N=2,
+        C=2,
+        H=ROWS,
+        W=COLUMNS,
+        O=2,
+        I=8,
+        K=2,
+        L=3,
     ),
     limits=(3,) * 11,
     free=FREE,
@@ -98,7 +100,5 @@ TAKEN_APART = stages(
 """Components row by row, and column by column."""
 
 POLYPHASE = Family(
-    "polyphase",
-    (INTERLEAVED, TAKEN_APART),
-    about="images and their every second row and column",
+    "polyphase", (INTERLEAVED, TAKEN_APART), about="images and their every second row and column"
 )

@@ -12,124 +12,85 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.generator.equations import steps
-from xflow.generator.vocabularies.common import OUT, X, scalar
-from xflow.generator.vocabularies.convolutions import KERNEL, SPATIAL, C, S
+from xflow.generator.vocabularies.common import OUT, X, tensors
+from xflow.generator.vocabularies.convolutions import SPATIAL, C, S
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 from xflow.ops.quantized import SIGNED, TYPES, UNSIGNED
 
-ZERO, SHIFT, SCALE = "zero", "shift", "scale"
-N, K = 3, 7
+B, N, K = 2, 3, 7
 RANKS = (0, 1, 2, 3)
 RECODED = f'to="{SIGNED}" | "{UNSIGNED}"'
 
-signed = partial(Input, dtype=TYPES[SIGNED])
-unsigned = partial(Input, dtype=TYPES[UNSIGNED])
 integers = partial(Vocabulary, roots=frozenset({OUT}))
 rounded = partial(integers, exact=False)
 """Vocabularies of integers, and of reals, to which codes are rounded."""
+POINTS = frozenset({"zero", "shift"})
+WEIGHTS = POINTS | {"kernel"}
 
-IMAGES = (
-    unsigned("x", X, "N C *S", (2, C, S)),
-    signed("w", KERNEL, "O I *R", (C, C, 3)),
-    unsigned("z", ZERO, "", ()),
-    signed("v", SHIFT, "", ()),
+IMAGES = tensors(
+    "x: x[N C *S] UINT8  kernel: w[O I *R] INT8  zero: z[] UINT8  shift: v[] INT8",
+    **{"N": B, "C": C, "S": S, "O": C, "I": C, "R": 3},
 )
-CONVOLVED = integers(
-    "images of codes",
-    IMAGES,
-    steps(f"""
-        kernel = Recoded(kernel, {RECODED})
-        shift = Recoded(shift, {RECODED})
-        out = ConvInteger(x, kernel, [zero], [shift])
-    """),
-    (1, 2),
-    free=frozenset({KERNEL, ZERO, SHIFT}),
-    ranks=SPATIAL,
-)
-IN_FLOATS = integers(
-    "sums of codes in floats",
-    IMAGES,
-    steps("""
-        image, weights, level, offset = Cast((x, kernel, zero, shift), to="FLOAT")
-        image = Sub(image, level)
-        weights = Sub(weights, offset)
-        out = Conv(image, weights)
-        sums = ConvInteger(x, kernel, [zero], [shift])
-        out = NearestFloat(sums)
-    """),
-    (4, 4, 4, 4),
-    free=frozenset({KERNEL, ZERO, SHIFT}),
-    ranks=SPATIAL,
-)
+of_images = partial(integers, free=WEIGHTS, ranks=SPATIAL)
+CONVOLVED = of_images("images of codes", IMAGES, limits=(1, 2)).steps(f"""
+    kernel, shift = Recoded((kernel, shift), {RECODED})
+    out = ConvInteger(x, kernel, [zero], [shift])
+""")
+IN_FLOATS = of_images("sums of codes in floats", IMAGES, limits=(4, 4, 4, 4)).steps("""
+    image, weights, level, offset = Cast((x, kernel, zero, shift), to="FLOAT")
+    image, weights = Sub((image, weights), (level, offset))
+    out = Conv(image, weights)
+    sums = ConvInteger(x, kernel, [zero], [shift])
+    out = NearestFloat(sums)
+""")
 
 
-def _pixels(name: str, sizes: tuple[int, ...], text: str) -> Vocabulary:
-    """Convolutions of one pixel, of images of these sizes, and products of matrices."""
+def _pixels(name: str, rows: int, columns: int, text: str) -> Vocabulary:
+    """Convolutions of one pixel, of images of so many, and products of matrices."""
     return integers(
         name,
-        (
-            unsigned("x", X, "N C H W", sizes),
-            unsigned("w", KERNEL, "O C 1 1", (K, C, 1, 1)),
-            unsigned("z", ZERO, "", ()),
-            unsigned("v", SHIFT, "", ()),
+        tensors(
+            "x: x[N C H W] UINT8  kernel: w[O C 1 1] UINT8  zero: z[] UINT8  shift: v[] UINT8",
+            **{"N": N, "C": C, "H": rows, "W": columns, "O": K},
         ),
-        (
-            *steps("""
-                matrix = Squeeze(kernel, axes=(2, 3))
-                turned = Transpose(matrix, perm=(1, 0))
-                out = ConvInteger(x, kernel, zero, shift)
-            """),
-            *steps(text),
-        ),
-        (2, 2, 2, 2),
-        free=frozenset({KERNEL, SHIFT, ZERO}),
+        limits=(2, 2, 2, 2),
+        free=WEIGHTS,
         ranks=(2,),
         chain=True,
         by_example=True,
+    ).steps(
+        """
+        matrix = Squeeze(kernel, axes=(2, 3))
+        turned = Transpose(matrix, perm=(1, 0))
+        out = ConvInteger(x, kernel, zero, shift)
+        """,
+        text,
     )
 
 
-PIXELS = (
-    _pixels(
-        "pixels of codes, channels last",
-        (N, C, S, S),
-        """
-            rows = Transpose(x, perm=(0, 2, 3, 1))
-            made = MatMulInteger(rows, turned, zero, shift)
-            out = Transpose(made, perm=(0, 3, 1, 2))
-        """,
-    ),
-    _pixels(
-        "pixels of codes, in one axis",
-        (N, C, 2, S),
-        f"""
-            rows = Reshape(x, shape={(N, C, 2 * S)})
-            made = MatMulInteger(matrix, rows, shift, zero)
-            out = Reshape(made, shape={(N, K, 2, S)})
-        """,
-    ),
-    _pixels(
-        "one pixel of codes",
-        (N, C, 1, 1),
-        """
-            rows = Squeeze(x, axes=(2, 3))
-            made = MatMulInteger(rows, turned, zero, shift)
-            out = Unsqueeze(made, axes=(2, 3))
-        """,
-    ),
-)
+CHANNELS_LAST = """
+    rows = Transpose(x, perm=(0, 2, 3, 1))
+    made = MatMulInteger(rows, turned, zero, shift)
+    out = Transpose(made, perm=(0, 3, 1, 2))
+"""
+IN_ONE_AXIS = f"""
+    rows = Reshape(x, shape={(N, C, 2 * S)})
+    made = MatMulInteger(matrix, rows, shift, zero)
+    out = Reshape(made, shape={(N, K, 2, S)})
+"""
+ONE_PIXEL = """
+    rows = Squeeze(x, axes=(2, 3))
+    made = MatMulInteger(rows, turned, zero, shift)
+    out = Unsqueeze(made, axes=(2, 3))
+"""
 
 
-def _moved_sums(
-    name: str, dims: str, sizes: tuple[int, ...], op: str, way: str, *, biased: bool = True
-) -> Vocabulary:
+def _moved_sums(name: str, dims: str, op: str, way: str, *, biased: bool = True) -> Vocabulary:
     """Sums of codes that are moved, before or after they become floats and are scaled.
 
     With a bias, which is a number for each channel, before or behind that.
     """
-    sums = (Input("k", "sums", dims, sizes, dtype="INT64"), scalar("s", SCALE))
-    bias = Input("b", "bias", "1 K 1 1", (1, K, 1, 1))
+    bias = "bias: b[1 K 1 1]" if biased else ""
     shifts = """
         low = Squeeze(bias, axes=(0, 2, 3))
         scaled = Add(scaled, low)
@@ -137,31 +98,31 @@ def _moved_sums(
     """
     return rounded(
         name,
-        (*sums, bias) if biased else sums,
-        (
-            *steps(f"""
-                moved = {op}(sums, {way})
-                out = {op}(made | scaled, {way})
-                moved_floats, out = NearestFloat(moved)
-                made = NearestFloat(sums)
-                scaled = Mul(made, scale)
-                moved_and_scaled, out = Mul(moved_floats, scale)
-            """),
-            *(steps(shifts) if biased else ()),
+        tensors(
+            f"sums: k[{dims}] INT64  scale: s[] {bias}",
+            **{"N": N, "K": K, "H": 2, "W": S, "L": 2 * S},
         ),
-        (1, 1, 1, 1, 1),
-        free=frozenset({"bias", "low"}),
+        limits=(1, 1, 1, 1, 1),
+        free=frozenset({"bias"}),
         chain=True,
         by_example=True,
+    ).steps(
+        f"""
+        moved = {op}(sums, {way})
+        out = {op}(made | scaled, {way})
+        moved_floats, out = NearestFloat(moved)
+        made = NearestFloat(sums)
+        scaled = Mul(made, scale)
+        moved_and_scaled, out = Mul(moved_floats, scale)
+        """,
+        shifts if biased else "",
     )
 
 
 SUMS = (
-    _moved_sums("sums, channels last", "N H W K", (N, 2, S, K), "Transpose", "perm=(0, 3, 1, 2)"),
-    _moved_sums(
-        "sums in one axis", "N K L", (N, K, 2 * S), "Reshape", f"shape={(N, K, 2, S)}", biased=False
-    ),
-    _moved_sums("sums of one pixel", "N K", (N, K), "Unsqueeze", "axes=(2, 3)"),
+    _moved_sums("sums, channels last", "N H W K", "Transpose", "perm=(0, 3, 1, 2)"),
+    _moved_sums("sums in one axis", "N K L", "Reshape", f"shape={(N, K, 2, S)}", biased=False),
+    _moved_sums("sums of one pixel", "N K", "Unsqueeze", "axes=(2, 3)"),
 )
 
 
@@ -169,8 +130,7 @@ def _moved_codes(
     name: str,
     dims: str,
     sizes: tuple[int, ...],
-    op: str,
-    way: str,
+    move: str,
     *places: Input,
     ranks: tuple[int, ...] = (0,),
 ) -> Vocabulary:
@@ -178,125 +138,109 @@ def _moved_codes(
 
     One scale and one zero are those of all elements, wherever they are.
     """
+    op, way = move.split(" ", 1)
     return rounded(
         name,
         (
-            signed("x", "coded", dims, sizes),
+            Input("x", "coded", dims, sizes, dtype=TYPES[SIGNED]),
             Input("y", X, dims, sizes),
-            scalar("s", SCALE),
-            signed("z", ZERO, "", ()),
+            *tensors("scale: s[]  zero: z[] INT8"),
             *places,
         ),
-        steps(f"""
-            moved = {op}(coded, {way})
-            out = DequantizeLinear(moved, scale, zero)
-            made = DequantizeLinear(coded, scale, zero)
-            out = {op}(made, {way})
-            moved_reals = {op}(x, {way})
-            out = QuantizeLinear(moved_reals, scale, zero, to="{SIGNED}")
-            codes = QuantizeLinear(x, scale, zero, to="{SIGNED}")
-            out = {op}(codes, {way})
-        """),
-        (0,) * 3,
-        free=frozenset({ZERO, SCALE, *(item.sort for item in places)}),
+        free=frozenset({"zero", "scale", *(item.sort for item in places)}),
         ranks=ranks,
         by_example=not ranks[-1],
-    )
+    ).steps(f"""
+        moved = {op}(coded, {way})
+        out = DequantizeLinear(moved, scale, zero)
+        made = DequantizeLinear(coded, scale, zero)
+        out = {op}(made, {way})
+        moved_reals = {op}(x, {way})
+        out = QuantizeLinear(moved_reals, scale, zero, to="{SIGNED}")
+        codes = QuantizeLinear(x, scale, zero, to="{SIGNED}")
+        out = {op}(codes, {way})
+    """)
 
 
 H, D = 5, 7
 CODES = (
-    _moved_codes("codes with turned axes", "B n m", (2, N, D), "Transpose", "perm=(0, 2, 1)"),
-    _moved_codes("codes of heads", "B n h d", (2, N, H, D), "Transpose", "perm=(0, 2, 1, 3)"),
-    _moved_codes("codes, channels last", "N C H W", (2, N, H, D), "Transpose", "perm=(0, 2, 3, 1)"),
-    _moved_codes(
-        "codes, channels first", "N H W C", (2, N, H, D), "Transpose", "perm=(0, 3, 1, 2)"
-    ),
-    _moved_codes("codes of rows split", "n M", (N, H * D), "Reshape", f"shape={(N, H, D)}"),
-    _moved_codes("codes split", "B n M", (2, N, H * D), "Reshape", f"shape={(2, N, H, D)}"),
-    _moved_codes("codes merged", "B n h d", (2, N, H, D), "Reshape", f"shape={(2, N, H * D)}"),
+    _moved_codes("codes with turned axes", "B n m", (B, N, D), "Transpose perm=(0, 2, 1)"),
+    _moved_codes("codes of heads", "B n h d", (B, N, H, D), "Transpose perm=(0, 2, 1, 3)"),
+    _moved_codes("codes, channels last", "N C H W", (B, N, H, D), "Transpose perm=(0, 2, 3, 1)"),
+    _moved_codes("codes, channels first", "N H W C", (B, N, H, D), "Transpose perm=(0, 3, 1, 2)"),
+    _moved_codes("codes of rows split", "n M", (N, H * D), f"Reshape shape={(N, H, D)}"),
+    _moved_codes("codes split", "B n M", (B, N, H * D), f"Reshape shape={(B, N, H, D)}"),
+    _moved_codes("codes merged", "B n h d", (B, N, H, D), f"Reshape shape={(B, N, H * D)}"),
     _moved_codes(
         "gathered codes",
         "v *D",
         (N, D),
-        "Gather",
-        "places, axis=0",
-        Input("i", "places", "l", (2,), dtype="INT64"),
+        "Gather places, axis=0",
+        *tensors("places: i[l] INT64", l=2),
         ranks=RANKS,
     ),
 )
 RECODED_IMAGES = rounded(
     "codes of images",
-    (
-        Input("x", X, "*S", (S,)),
-        scalar("s", SCALE),
-        signed("z", ZERO, "", ()),
-        scalar("t", "step"),
-        signed("v", SHIFT, "", ()),
-    ),
-    steps(f"""
-        zero = Recoded(zero, {RECODED})
-        shift = Recoded(shift, {RECODED})
-        coded = QuantizeLinear(x, scale, zero, {RECODED})
-        out = DequantizeLinear(coded, step, shift)
-    """),
-    (1, 1, 2),
-    free=frozenset({ZERO, SHIFT}),
+    tensors("x: x[*S]  scale: s[]  zero: z[] INT8  step: t[]  shift: v[] INT8", S=S),
+    limits=(1, 1, 2),
+    free=POINTS,
     ranks=RANKS,
-)
+).steps(f"""
+    zero, shift = Recoded((zero, shift), {RECODED})
+    coded = QuantizeLinear(x, scale, zero, {RECODED})
+    out = DequantizeLinear(coded, step, shift)
+""")
 DIFFERENCES = integers(
     "differences of codes",
-    (unsigned("x", X, "*S", (S,)), unsigned("z", ZERO, "", ())),
-    steps("""
-        image, level = Cast((x, zero), to="FLOAT")
-        out = Sub(image, level)
-        scale = 1
-        out = DequantizeLinear(x, scale, zero)
-    """),
-    (1, 1, 1),
-    free=frozenset({ZERO}),
+    tensors("x: x[*S] UINT8  zero: z[] UINT8", S=S),
+    limits=(1, 1, 1),
+    free=frozenset({"zero"}),
     ranks=RANKS,
-)
+).steps("""
+    image, level = Cast((x, zero), to="FLOAT")
+    out = Sub(image, level)
+    scale = 1
+    out = DequantizeLinear(x, scale, zero)
+""")
 SCALED = rounded(
     "codes and their scale",
-    (unsigned("x", X, "*S", (S,)), scalar("s", SCALE), unsigned("z", ZERO, "", ())),
-    steps("""
-        one = 1
-        made = DequantizeLinear(x, one, zero)
-        out = DequantizeLinear(x, scale, zero) | Mul(made, scale)
-    """),
-    (1, 1, 1),
-    free=frozenset({ZERO, SCALE}),
+    tensors("x: x[*S] UINT8  scale: s[]  zero: z[] UINT8", S=S),
+    limits=(1, 1, 1),
+    free=frozenset({"zero", "scale"}),
     ranks=RANKS,
-)
+).steps("""
+    one = 1
+    made = DequantizeLinear(x, one, zero)
+    out = DequantizeLinear(x, scale, zero) | Mul(made, scale)
+""")
 
 
 def _weights(name: str, dims: str, channels: str, axis: int) -> Vocabulary:
     """Codes of constants, with a scale for all of them or one for each channel."""
-    axes = len(dims.split())
-    each = (N,) if channels else ()
     return integers(
         name,
-        (
-            signed("w", KERNEL, dims, (N,) * (axes - 1) + (S,)),
-            Input("s", SCALE, channels, each),
-            signed("z", ZERO, channels, each),
+        tensors(
+            f"kernel: w[{dims}] INT8  scale: s[{channels}]  zero: z[{channels}] INT8",
+            **{"O": N, "I": N, "S": S},
         ),
-        steps(f"""
-            kernel = Recoded(kernel, {RECODED})
-            zero = Recoded(zero, {RECODED})
-            out = DequantizeLinear(kernel, scale, zero, axis={axis})
-        """),
-        (1, 2),
-        free=frozenset({KERNEL, ZERO}),
-        ranks=RANKS[: len(RANKS) - axes + 1],
-    )
+        limits=(1, 2),
+        free=frozenset({"kernel", "zero"}),
+        ranks=RANKS[: len(RANKS) - len(dims.split()) + 1],
+    ).steps(f"""
+        kernel, zero = Recoded((kernel, zero), {RECODED})
+        out = DequantizeLinear(kernel, scale, zero, axis={axis})
+    """)
 
 
 QUANTIZED = Family(
     "quantized",
     (
-        *(CONVOLVED, *PIXELS, *SUMS, RECODED_IMAGES, IN_FLOATS, DIFFERENCES, *CODES, SCALED),
+        CONVOLVED,
+        _pixels("pixels of codes, channels last", S, S, CHANNELS_LAST),
+        _pixels("pixels of codes, in one axis", 2, S, IN_ONE_AXIS),
+        _pixels("one pixel of codes", 1, 1, ONE_PIXEL),
+        *(*SUMS, RECODED_IMAGES, IN_FLOATS, DIFFERENCES, *CODES, SCALED),
         _weights("codes of weights", "*S", "", 0),
         _weights("codes of weights, channels first", "O *S", "O", 0),
         _weights("codes of weights, channels second", "I O *S", "O", 1),

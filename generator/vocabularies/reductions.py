@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import X, any_of, stages
+from xflow.generator.vocabularies.common import X, any_of, stages, tensors
 from xflow.generator.vocabularies.parts import INNER, LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -102,10 +102,7 @@ def _of_both(op: str, keep: int) -> str:
 
 TWO_AXES = Vocabulary(
     "reductions of two axes",
-    (
-        Input("x", X, "*B n m", (2, 3, 4)),
-        Input("r", "row", "*B m", (2, 4)),  # says where vectors are where an axis is gone
-    ),
+    tensors("x: x[*B n m]  row: r[*B m]", B=2, n=3, m=4),
     limits=(0, 0, 0),
     exact=False,
     ranks=(0, 1, 2),

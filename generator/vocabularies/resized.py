@@ -9,16 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from xflow.generator.vocabularies.common import X, either, scalar
-from xflow.generator.vocabularies.convolutions import (
-    FREE,
-    SPATIAL,
-    C,
-    S,
-    bias,
-    image,
-    point,
-    scale,
-)
+from xflow.generator.vocabularies.convolutions import FREE, SPATIAL, C, S, bias, image, point, scale
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 enlarged = partial(Vocabulary, exact=False, ranks=SPATIAL)
@@ -79,7 +70,5 @@ AGAIN = enlarged(
 """So many pairs of factors that the factor of both is seen to be their product."""
 
 RESIZED = Family(
-    "resized",
-    (GATES, ENLARGED, TWICE, AGAIN),
-    about="images that are enlarged by repeating pixels",
+    "resized", (GATES, ENLARGED, TWICE, AGAIN), about="images that are enlarged by repeating pixels"
 )

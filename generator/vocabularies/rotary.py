@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, X, stages
+from xflow.generator.vocabularies.common import OUT, X, stages, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCH, HEADS, LENGTH, HALF = 2, 3, 5, 4
@@ -145,10 +145,8 @@ REPEATED = stages(
 
 IN_ROWS = stages(
     "rotary embedding of rows",
-    (
-        Input("x", X, "B S M", (BATCH, LENGTH, HEADS * WHOLE)),
-        Input("c", "cos", "B S D", (BATCH, LENGTH, HALF)),
-        Input("s", "sin", "B S D", (BATCH, LENGTH, HALF)),
+    tensors(
+        "x: x[B S M]  cos: c[B S D]  sin: s[B S D]", B=BATCH, S=LENGTH, M=HEADS * WHOLE, D=HALF
     ),
     limits=(0,) * 4,
     exact=True,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from xflow.core.registry import Attributes
-from xflow.generator.vocabularies.common import OUT, X, either, scalar, stages
+from xflow.generator.vocabularies.common import OUT, X, either, scalar, stages, tensors
 from xflow.generator.vocabularies.convolutions import BIAS, KERNEL, C
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -179,10 +179,7 @@ def _parts(sort: str, result: str, last: int) -> str:
 MOVEMENT = _laws("parts of a row", (), _parts(X, OUT, 2), _parts(IMAGE, MADE, 3))
 TURNED = _laws(
     "rows with channels last",
-    (
-        Input("t", "turned", "N L C", (2, LENGTH, C)),
-        Input("o", "turned image", "N 1 L C", (2, 1, LENGTH, C)),
-    ),
+    tensors("turned: t[N L C]  turned_image: o[N 1 L C]", N=2, L=LENGTH, C=C),
     """
         turned, x = Transpose((x, turned), perm=(0, 2, 1))
         turned_image = Transpose(image, perm=(0, 2, 3, 1))

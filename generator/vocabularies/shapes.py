@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, cut, scalar
+from xflow.generator.vocabularies.common import OUT, X, cut, scalar, tensors
 from xflow.generator.vocabularies.parts import INNER
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -49,7 +49,7 @@ PLANES = _moved(
 
 CHANNEL_SCALES = Vocabulary(
     "scales between transposes",
-    (Input("x", X, "N C H W", (2, 3, 4, 5)), Input("r", "vector", "C", (3,))),
+    tensors("x: x[N C H W]  vector: r[C]", N=2, C=3, H=4, W=5),
     limits=(1, 1, 1, 1),
     free=frozenset({"vector"}),
     exact=False,
@@ -86,21 +86,11 @@ def _reshaped(sort: str, dims: str) -> Vocabulary:
     )
 
 
-RESHAPES = (
-    _reshaped("matrix", "n m"),
-    _reshaped("rows", "N L D"),
-    _reshaped("heads", "N L H C"),
-)
+RESHAPES = (_reshaped("matrix", "n m"), _reshaped("rows", "N L D"), _reshaped("heads", "N L H C"))
 
 MASKS = Vocabulary(
     "masks",
-    (
-        Input("x", X, "N H L K", (2, 3, 4, 5)),
-        Input("y", "mask", "1 1 1 K", (1, 1, 1, 5)),
-        Input("z", "mask", "N 1 1 K", (2, 1, 1, 5)),
-        Input("u", "mask", "L 1", (4, 1)),
-        Input("v", "mask", "K", (5,)),
-    ),
+    tensors("x: x[N H L K]  mask: y[1 1 1 K] z[N 1 1 K] u[L 1] v[K]", N=2, H=3, L=4, K=5),
     exact=False,
     roots=frozenset({OUT}),
 ).steps("""

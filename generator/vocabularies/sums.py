@@ -5,7 +5,7 @@ A sum of products is a product of matrices, and moments and distances are sums o
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, stages
+from xflow.generator.vocabularies.common import X, stages, tensors
 from xflow.generator.vocabularies.parts import LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -34,7 +34,7 @@ MOMENTS = stages(
 
 ONES = stages(
     "sums as products by ones",
-    (Input("x", X, "*B n m", (2, N, M)), Input("v", "vector", "m", (M,))),
+    tensors("x: x[*B n m]  vector: v[m]", B=2, n=N, m=M),
     limits=(1,) * 4,
     free=frozenset({"vector"}),
     ranks=(0, 1, 2),
@@ -52,9 +52,7 @@ ONES = stages(
 1e-23 are 0 in floats."""
 
 DISTANCES = stages(
-    "squared distances",
-    (Input("x", "one", "n 1 d", (N, 1, D)), Input("y", "other", "1 m d", (1, M, D))),
-    limits=(3,) * 13,
+    "squared distances", tensors("one: x[n 1 d]  other: y[1 m d]", n=N, d=D, m=M), limits=(3,) * 13
 ).steps("""
     two = 2
     difference = Sub(one, other)
@@ -75,10 +73,7 @@ DISTANCES = stages(
 HEADS = 2
 MERGED = stages(
     "projections of merged heads",
-    (
-        Input("x", X, "B h S D", (2, HEADS, N, D)),
-        Input("w", "weight", "h D K", (HEADS, D, M)),
-    ),
+    tensors("x: x[B h S D]  weight: w[h D K]", B=2, h=HEADS, S=N, D=D, K=M),
     limits=(1,) * 5,
     free=frozenset({"weight"}),
     by_example=True,
@@ -92,7 +87,7 @@ MERGED = stages(
 
 TWO = stages(
     "weights of two",
-    (Input("x", X, "*B 1", (3, 1)), Input("y", X, "*B 1", (3, 1))),
+    tensors("x: x[*B 1] y[*B 1]", B=3),
     limits=(0,) * 4,
     ranks=BATCHES,
     literal=frozenset({"Slice"}),

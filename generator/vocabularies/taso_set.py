@@ -13,46 +13,35 @@ as three operators can read.
 
 from __future__ import annotations
 
-from xflow.generator.production import Production, choices
+from dataclasses import replace
+
+from xflow.generator.equations import steps
+from xflow.generator.production import Production
+from xflow.generator.vocabularies.common import X, scalar
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
-X, SCALAR, CONSTANT = "x", "scalar", "constant"
 N, S = 4, 3
 """Extents of matrices and of the first two axes of images, and of images along the others."""
+ELEMENTWISE = "x = Add(x, x) | Mul(x, x) | Relu(x) | Mul(x, scalar)"
+PARTS = f"x = Concat(x, x, axis=0 | 1) | Split(x, axis=0 | 1, split=({N}, {N}))"
+GROUPS = f"group=1 | 2 | {N}"
 
 
-def _scalar(name: str) -> Input:
-    return Input(name, SCALAR, "", ())
-
-
-ELEMENTWISE = (
-    Production("Add", (X, X), X),
-    Production("Mul", (X, X), X),
-    Production("Relu", (X,), X),
-    Production("Mul", (X, SCALAR), X),
-)
-PARTS = (
-    Production("Concat", (X, X), X, choices(axis=[0, 1])),
-    Production("Split", (X,), X, choices(axis=[0, 1], split=[(N, N)])),
-)
-
-
-def _matrix(name: str) -> Input:
-    return Input(name, X, "n m", (N, N))
+def _fused(text: str) -> tuple[Production, ...]:
+    """Operators, and the same with a fused relu."""
+    made = steps(text)
+    return (*made, *(replace(production, then="Relu") for production in made))
 
 
 MATRICES = Vocabulary(
     "matrices",
-    (*map(_matrix, "abcd"), _scalar("s")),
-    (
-        Production("MatMul", (X, X), X),
-        *ELEMENTWISE,
-        *PARTS,
-        Production("Transpose", (X,), X, choices(perm=[(1, 0)])),
-        Production("Eye", (), X, choices(n=[N])),
-        Production("Ones", (), X, choices(shape=[(N, N)])),
-    ),
-    (0, 0, 0, 0),
+    (*(Input(name, X, "n m", (N, N)) for name in "abcd"), scalar("s", "scalar")),
+    limits=(0, 0, 0, 0),
+).steps(
+    "x = MatMul(x, x)",
+    ELEMENTWISE,
+    PARTS,
+    f"x = Transpose(x, perm=(1, 0)) | Eye(n={N}) | Ones(shape=({N}, {N}))",
 )
 
 
@@ -60,98 +49,69 @@ def _image(name: str) -> Input:
     return Input(name, X, "N C *S", (N, N, S))
 
 
-GROUPS = choices(pads=[(1, 1)], group=[1, 2, N])
-
 IMAGES = Vocabulary(
     "images",
-    (*map(_image, "xyzw"), _scalar("s")),
+    (*map(_image, "xyzw"), scalar("s", "scalar")),
     (
-        Production("Conv", (X, X), X, GROUPS),
-        Production("Conv", (X, X), X, GROUPS, then="Relu"),
-        *ELEMENTWISE,
-        *PARTS,
-        Production("MaxPool", (X,), X, choices(kernel_shape=[(3,)], pads=[(1, 1)])),
-        Production("Ones", (), X, choices(shape=[(N, N, S)])),
+        *_fused(f"x = Conv(x, x, pads=(1, 1), {GROUPS})"),
+        *steps(ELEMENTWISE),
+        *steps(PARTS),
+        *steps(f"x = MaxPool(x, kernel_shape=(3,), pads=(1, 1)) | Ones(shape=({N}, {N}, {S}))"),
     ),
-    (0, 0, 0, 0),
+    limits=(0, 0, 0, 0),
     ranks=(1, 2, 3),
 )
 
-SQUARE, WIDE, HIGH, DEPTHWISE = "3x3", "1x3", "3x1", "depthwise"
-
 
 def _kernel(name: str, sort: str, *extents: int) -> Input:
-    return Input(name, sort, "O I H W", (N, *extents))
-
-
-def _convolutions(kernel: str, down: int, across: int) -> tuple[Production, ...]:
-    """Convolutions whose output is as large as their input."""
-    attributes = choices(pads=[(down, across, down, across)], group=[1, 2, N])
-    return (
-        Production("Conv", (X, kernel), X, attributes),
-        Production("Conv", (X, kernel), X, attributes, then="Relu"),
-    )
+    return Input(name, sort, "O I H W", (N, N, *extents))
 
 
 KERNELS = Vocabulary(
     "kernels",
     (
         *(Input(name, X, "N C H W", (2, N, 4, 5)) for name in "xy"),
-        *(_kernel(name, SQUARE, N, 3, 3) for name in "wv"),
-        *(_kernel(name, WIDE, N, 1, 3) for name in "pq"),
-        _kernel("r", HIGH, N, 3, 1),
-        _scalar("s"),
+        *(_kernel(name, "square", 3, 3) for name in "wv"),
+        *(_kernel(name, "wide", 1, 3) for name in "pq"),
+        _kernel("r", "high", 3, 1),
+        scalar("s", "scalar"),
     ),
     (
-        *_convolutions(SQUARE, 1, 1),
-        *_convolutions(WIDE, 0, 1),
-        *_convolutions(HIGH, 1, 0),
-        *(
-            Production("Pad", (kernel,), SQUARE, choices(pads=[(0, 0, h, w, 0, 0, h, w)]))
-            for kernel, h, w in ((WIDE, 1, 0), (HIGH, 0, 1))
-        ),
-        *(
-            Production("IdentityKernel", (), kernel, choices(channels=[N], kernel=[extents]))
-            for kernel, extents in ((SQUARE, (3, 3)), (WIDE, (1, 3)), (HIGH, (3, 1)))
-        ),
-        *(Production("Add", (sort, sort), sort) for sort in (X, SQUARE, WIDE)),
-        *(Production("Mul", (sort, SCALAR), sort) for sort in (X, SQUARE)),
-        *(
-            Production("Concat", (sort, sort), sort, choices(axis=[0, 1]))
-            for sort in (X, SQUARE, WIDE)
-        ),
-        Production("Split", (X,), X, choices(axis=[0, 1], split=[(2, 2), (N, N)])),
-        Production("Relu", (X,), X),
+        *_fused(f"x = Conv(x, square, pads=(1, 1, 1, 1), {GROUPS})"),
+        *_fused(f"x = Conv(x, wide, pads=(0, 1, 0, 1), {GROUPS})"),
+        *_fused(f"x = Conv(x, high, pads=(1, 0, 1, 0), {GROUPS})"),
+        *steps(f"""
+            square = Pad(wide, pads=(0, 0, 1, 0, 0, 0, 1, 0))
+            square = Pad(high, pads=(0, 0, 0, 1, 0, 0, 0, 1))
+            square = IdentityKernel(channels={N}, kernel=(3, 3))
+            wide = IdentityKernel(channels={N}, kernel=(1, 3))
+            high = IdentityKernel(channels={N}, kernel=(3, 1))
+            x, square, wide = Add((x, square, wide), (x, square, wide))
+            x, square = Mul((x, square), scalar)
+            x, square, wide = Concat((x, square, wide), (x, square, wide), axis=0 | 1)
+            x = Split(x, axis=0 | 1, split=(2, 2) | ({N}, {N})) | Relu(x)
+        """),
     ),
-    (0, 0, 0, 0),
+    limits=(0, 0, 0, 0),
 )
 
 POOLS = Vocabulary(
     "averages",
-    (_image("x"), _image("y"), _image("w"), _scalar("s")),
-    (
-        Production("Conv", (X, X), X, GROUPS),
-        *ELEMENTWISE,
-        *PARTS,
-        Production(
-            "AveragePool",
-            (X,),
-            X,
-            choices(kernel_shape=[(3,)], pads=[(1, 1)], count_include_pad=[1]),
-        ),
-        Production("Ones", (), "ones", choices(shape=[(N, 1, 3)])),
-        Production("ReduceSum", ("ones",), "count", choices(axes=[(2,)], keepdims=[1])),
-        Production("Div", ("ones", "count"), "mean"),
-        Production("Conv", (X, "mean"), X, choices(pads=[(1, 1)], group=[N])),
-    ),
-    (3, 3, 3, 3),
-    free=frozenset({"ones", "count", "mean"}),
+    (*map(_image, "xyw"), scalar("s", "scalar")),
+    limits=(3, 3, 3, 3),
     exact=False,
     ranks=(1, 2, 3),
+).steps(
+    f"x = Conv(x, x, pads=(1, 1), {GROUPS})",
+    ELEMENTWISE,
+    PARTS,
+    f"""
+    x = AveragePool(x, kernel_shape=(3,), pads=(1, 1), count_include_pad=1)
+    ones = Ones(shape=({N}, 1, 3))
+    count = ReduceSum(ones, axes=(2,), keepdims=1)
+    mean = Div(ones, count)
+    x = Conv(x, mean, pads=(1, 1), group={N})
+    """,
 )
 
-TASO = Family(
-    "taso",
-    (MATRICES, IMAGES, KERNELS, POOLS),
-    about="the operators of TASO's generator",
-)
+TASO = Family("taso", (MATRICES, IMAGES, KERNELS, POOLS), about="the operators of TASO's generator")

@@ -5,7 +5,7 @@ Exporters write the same view as a Reshape, a Squeeze or an Unsqueeze.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, X, stages
+from xflow.generator.vocabularies.common import OUT, X, stages, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 EXTENTS = {"n": 3, "m": 5}
@@ -93,7 +93,7 @@ GATHERED = stages(
 
 FLAT = stages(
     "convolutions of one pixel as products",
-    (Input("x", X, "N C H W", (2, 3, 5, 7)), Input("w", "kernel", "O C 1 1", (4, 3, 1, 1))),
+    tensors("x: x[N C H W]  kernel: w[O C 1 1]", N=2, C=3, H=5, W=7, O=4),
     limits=(1,) * 4,
     free=frozenset({"kernel"}),
     by_example=True,
@@ -107,11 +107,7 @@ FLAT = stages(
 
 KERNELS = stages(
     "kernels of one pixel multiplied",
-    (
-        Input("x", X, "N C H W", (2, 3, 5, 7)),
-        Input("w", "first", "M C 1 1", (6, 3, 1, 1)),
-        Input("v", "second", "O M 1 1", (4, 6, 1, 1)),
-    ),
+    tensors("x: x[N C H W]  first: w[M C 1 1]  second: v[O M 1 1]", N=2, C=3, H=5, W=7, M=6, O=4),
     limits=(4,) * 3,
     free=frozenset({"first", "second"}),
     by_example=True,

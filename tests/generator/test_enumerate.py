@@ -29,6 +29,7 @@ from xflow.generator.equations import steps
 from xflow.generator.generalization.propose import Proposal, propose
 from xflow.generator.production import Production, choices
 from xflow.generator.vocabularies import taso_set
+from xflow.generator.vocabularies.common import tensors
 from xflow.generator.vocabulary import Input, Vocabulary
 from xflow.ops import operators
 
@@ -548,6 +549,26 @@ def test_an_equation_has_absent_arguments_several_sorts_and_given_attributes() -
     assert made[0].choices == tuple({"group": n, **window} for n in (2, 4) for window in windows)
     optional = steps("out = ConvInteger(x, w, [z], [v])")
     assert [len(p.args) for p in optional] == [2, 3, 4]
+
+
+def test_inputs_are_written_with_their_axes_behind_their_sorts() -> None:
+    made = tensors("x: x[N *S 1]  mask_of_all: a[S] b[] BOOL  place: i[3] INT64", N=2, S=7)
+    assert made == (
+        Input("x", "x", "N *S 1", (2, 7, 1)),
+        Input("a", "mask of all", "S", (7,)),
+        Input("b", "mask of all", "", (), dtype="BOOL"),
+        Input("i", "place", "3", (3,), dtype="INT64"),
+    )
+    with pytest.raises(KeyError):
+        tensors("x: x[N C]", N=2)
+
+
+def test_a_vocabulary_has_its_equations_once() -> None:
+    one = Vocabulary("one", tensors("x: x[n]  weight: w[n]", n=5), free=frozenset({"weight"}))
+    made = one.steps("y = Neg(weight)", "y = Neg(x)")
+    assert made.free == {"weight"}
+    with pytest.raises(ValueError, match="has productions"):
+        made.steps("x = Neg(x)")
 
 
 def test_what_is_made_of_weights_alone_is_free() -> None:
