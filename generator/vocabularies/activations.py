@@ -43,8 +43,7 @@ SLOPES = stages(
     exact=True,
     reals={SYMBOL: "alpha"},
 ).steps("""
-    zero = 0
-    c = SYMBOL
+    zero = 0; c = SYMBOL
     negative = Neg(x)
     part = Relu(x) | Max(x, zero)
     other = Relu(negative) | Min(x, zero) | Abs(x) | Mul(other, c) | Sub(x, part)
@@ -82,8 +81,7 @@ def _bounds(
     """Cutting off below and above, once and twice."""
     lows = " | ".join(map(str, sorted({Fraction(0), low})))
     return Vocabulary(name, (anywhere("x"),), limits=(1, 1, 2), reals=reals, reach=reach).steps(f"""
-        low = {low}
-        high = {high}
+        low = {low}; high = {high}
         x = Relu(x) | Max(x, low) | Min(x, high)
         x = Clip(x, min={lows}) | Clip(x, max={high}) | Clip(x, min={lows}, max={high})
     """)
@@ -99,11 +97,7 @@ HARD = stages(
     roots=frozenset({"out", "cut"}),
     reach=8,
 ).steps("""
-    three = 3
-    six = 6
-    sixth = 1/6
-    half = 1/2
-    zero = 0
+    three = 3; six = 6; sixth = 1/6; half = 1/2; zero = 0
     shifted = Add(x, three)
     scaled = Div(x, six) | Mul(x, sixth)
     gate = Add(scaled, half)
@@ -118,9 +112,7 @@ HARD = stages(
 SIGMOIDS = stages(
     "sigmoids", (anywhere("x"),), limits=(2,) * 6, roots=frozenset({"gate", "out"})
 ).steps("""
-    one = 1
-    two = 2
-    half = 1/2
+    one = 1; two = 2; half = 1/2
     negative = Neg(x)
     power = Exp(x | negative)
     denominator = Add(power, one)
@@ -144,9 +136,7 @@ def _gelus(name: str, scaled: str, *, complement: bool = False) -> Vocabulary:
     factor, sign = ("Sub(one, error)", "Sub") if complement else ("Add(error, one)", "Add")
     roots = frozenset({"out", "part"})
     return stages(name, (anywhere("x"),), limits=(5,) * 6, roots=roots).steps(f"""
-        one = 1
-        two = 2
-        half = 1/2
+        one = 1; two = 2; half = 1/2
         root = Sqrt(two)
         inverse = Reciprocal(root)
         {scaled}
@@ -181,11 +171,7 @@ CUBIC_GELUS = stages(
     limits=(8,) * 9,
     roots=frozenset({"out", "argument", "square term"}),
 ).steps("""
-    one = 1
-    two = 2
-    three = 3
-    half = 1/2
-    c = 8943/200000
+    one = 1; two = 2; three = 3; half = 1/2; c = 8943/200000
     pi = Pi()
     ratio = Div(two, pi)
     root = Sqrt(ratio)
@@ -215,10 +201,7 @@ def _factored_gelus(name: str, square: str) -> Vocabulary:
     Beside the others, no term is built on it.
     """
     return stages(name, (anywhere("x"),), limits=(9,) * 9).steps(f"""
-        one = 1
-        two = 2
-        half = 1/2
-        c = 8943/200000
+        one = 1; two = 2; half = 1/2; c = 8943/200000
         pi = Pi()
         ratio = Div(two, pi)
         root = Sqrt(ratio)

@@ -34,8 +34,7 @@ EXTREMES = stages(
     limits=(1,) * 6,
     roots=frozenset({X, "top", "bottom", "distance", "total", OUT}),
 ).steps("""
-    zero = 0
-    half = 1/2
+    zero = 0; half = 1/2
     top = Max(x, x)
     bottom = Min(x, x)
     difference = Sub(x, x)

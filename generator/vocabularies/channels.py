@@ -96,8 +96,7 @@ def _slopes(name: str, x: Input, slope: Input, ranks: tuple[int, ...]) -> Vocabu
         ranks=ranks,
         roots=frozenset({OUT, "other", "scaled"}),
     ).steps("""
-        zero = 0
-        half = 1/2
+        zero = 0; half = 1/2
         negative = Neg(x)
         turned = Neg(slope)
         part = Relu(x) | Max(x, zero)
@@ -205,8 +204,7 @@ INSTANCES_STEP_BY_STEP = tuple(
         roots=frozenset({"normal", "scaled", OUT}),
         chain=True,
     ).steps(f"""
-        two = 2
-        epsilon = SYMBOL
+        two = 2; epsilon = SYMBOL
         ones = Ones(shape=({C},))
         zeros = Zeros(shape=({C},))
         vector = Reshape(scale, shape=({C},))

@@ -18,8 +18,7 @@ DECIDED = Family(
             limits=(2, 2, 2),
             roots=frozenset({X, "truth"}),
         ).steps("""
-            zero = 0
-            one = 1
+            zero = 0; one = 1
             false, true = Cast((zero, one), to="BOOL")
             truth = Not(truth) | And(truth, false | true) | Or(truth, false | true)
             truth = Xor(truth, false | true)

@@ -75,8 +75,7 @@ EXTREMES = Vocabulary(
     ties=True,
     reals={SYMBOL: "alpha"},
 ).steps("""
-    zero = 0
-    c = SYMBOL
+    zero = 0; c = SYMBOL
     truth = Greater(x, x | zero) | GreaterOrEqual(x, x | zero)
     truth = Less(x, x | zero) | LessOrEqual(x, x | zero)
     negative = Neg(x)
@@ -91,9 +90,7 @@ EXTREMES = Vocabulary(
 EXPONENTIALS = stages(
     "choices of an exponential", (_value("x"),), limits=(3,) * 6, ties=True, reals={SYMBOL: "alpha"}
 ).steps("""
-    zero = 0
-    one = 1
-    c = SYMBOL
+    zero = 0; one = 1; c = SYMBOL
     truth = Greater(x, zero) | GreaterOrEqual(x, zero) | Less(x, zero) | LessOrEqual(x, zero)
     power = Exp(x)
     curve = Sub(power, one) | Mul(curve, c)

@@ -48,9 +48,7 @@ def _normalization(name: str, op: str, text: str, arities: tuple[int, ...]) -> V
         reals={SYMBOL: "epsilon"},
     ).steps(
         f"""
-        two = 2
-        epsilon = SYMBOL
-        exponent = -1/2
+        two = 2; epsilon = SYMBOL; exponent = -1/2
         ones = Ones(shape=({N},))
         zeros = Zeros(shape=({N},))
         shifted = Add(variance, epsilon)

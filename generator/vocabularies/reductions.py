@@ -25,8 +25,7 @@ def _reduced(layout: Layout) -> Vocabulary:
     ).steps(f"""
         kept = {any_of(REDUCTIONS, f"x | f, {kept}")}
         gone = {any_of(REDUCTIONS, f"x | f, {gone}")}
-        c = SYMBOL
-        two = 2
+        c = SYMBOL; two = 2
         gone = Squeeze(kept, axes=({layout.axis},)) | Reshape(kept, shape={shape})
         kept = Unsqueeze(gone, axes=({layout.axis},))
         f = Add(x, c | column | x) | Mul(x, c | column)
@@ -125,8 +124,7 @@ def _stacked(place: str, dims: str, stack: str, axis: int) -> Vocabulary:
         ranks=(0, 1, 2, 3),
         roots=frozenset(f"{result}{many}" for result in results for many in ("", " of all")),
     ).steps(f"""
-        half = 1/2
-        third = 1/3
+        half = 1/2; third = 1/3
         row_of_x, row_of_y, row_of_z = Unsqueeze((x, y, z), axes=({axis},))
         two = Concat(row_of_x, row_of_y, axis={axis})
         three = Concat(row_of_x, row_of_y, row_of_z, axis={axis})
