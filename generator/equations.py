@@ -120,9 +120,13 @@ def _options(
     op: str, keyword: ast.keyword, given: Mapping[str, Sequence[Attributes]]
 ) -> Sequence[Attributes]:
     """The attributes that ``name=value | value`` and ``**given`` say."""
-    if keyword.arg is None:
-        return given[ast.unparse(keyword.value)]
-    name = keyword.arg
+    name, known = keyword.arg, operator(op).attributes
+    if name is None:
+        options = given[ast.unparse(keyword.value)]
+        unknown = {name for option in options for name in option} - set(known)
+        if unknown:
+            raise KeyError(f"{op} has no {', '.join(sorted(unknown))}")
+        return options
     return [{name: _attribute(op, name, value)} for value in _alternatives(keyword.value)]
 
 

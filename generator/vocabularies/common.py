@@ -32,16 +32,21 @@ def cut(axis: int, starts: Iterable[int], ends: Iterable[int]) -> str:
     return f"starts={firsts}, ends={lasts}, axes=({axis},), steps=(1,)"
 
 
+SORT_OR_INPUT = re.compile(r"(\w+):|(\w+)\[(.*?)\](?: ([A-Z]+\d*)\b)?")
+
+
 def tensors(text: str, **extents: int) -> tuple[Input, ...]:
     """Inputs with their axes, after their sorts: ``query: q[B H S D]  mask: a[S L] b[1 S L] BOOL``.
 
     Each axis has the extent of its name, and a number that of itself. Behind the axes may stand the
     type of the elements. ``_`` is a space in the name of a sort.
 
-    Raises KeyError for an axis without extent.
+    Raises KeyError for an axis without extent, ValueError for another text.
     """
+    if rest := SORT_OR_INPUT.sub("", text).strip():
+        raise ValueError(f"no input: {rest}")
     made, sort = [], ""
-    for word, name, dims, dtype in re.findall(r"(\w+):|(\w+)\[(.*?)\](?: ([A-Z]+\d*)\b)?", text):
+    for word, name, dims, dtype in SORT_OR_INPUT.findall(text):
         if word:
             sort = word.replace("_", " ")
         else:

@@ -547,6 +547,8 @@ def test_an_equation_has_absent_arguments_several_sorts_and_given_attributes() -
     assert made == written
     assert [p.args for p in made[:3]] == [("x", "w"), ("x", "w", "b"), ("x", "w", "c")]
     assert made[0].choices == tuple({"group": n, **window} for n in (2, 4) for window in windows)
+    with pytest.raises(KeyError, match="Conv has no size"):
+        steps("f = Conv(x, w, **windows)", windows=[{"size": 3}])
     optional = steps("out = ConvInteger(x, w, [z], [v])")
     assert [len(p.args) for p in optional] == [2, 3, 4]
 
@@ -561,6 +563,8 @@ def test_inputs_are_written_with_their_axes_behind_their_sorts() -> None:
     )
     with pytest.raises(KeyError):
         tensors("x: x[N C]", N=2)
+    with pytest.raises(ValueError, match="no input"):
+        tensors("x: x[N", N=2)
 
 
 def test_a_vocabulary_has_its_equations_once() -> None:
