@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.core.registry import Attribute
-from xflow.generator.production import OTHER_SYMBOL, SYMBOL, choices
-from xflow.generator.vocabularies.common import stages
+from xflow.generator.production import OTHER_SYMBOL, SYMBOL
+from xflow.generator.vocabularies.common import stages, tensors
 from xflow.generator.vocabulary import DTYPE, Input
 
 BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 6, 4, 7
@@ -31,19 +30,7 @@ def masks(
     dtype: str = DTYPE,
 ) -> tuple[Input, ...]:
     """Masks of these names, of which the last two axes are `rows`, of these `sizes`."""
-    extents = {"1": 1, "B": BATCH, "H": heads}
-    return tuple(
-        Input(
-            name,
-            MASK,
-            f"{LEADING[name]} {rows}".strip(),
-            (*(extents[axis] for axis in LEADING[name].split()), *sizes),
-            dtype,
-        )
-        for name in names
-    )
-
-
-def scales(*values: Attribute, **others: Attribute) -> tuple[dict[str, Attribute], ...]:
-    """Attributes of an attention: any of these scales, beside `others`."""
-    return choices(scale=values, **{name: [value] for name, value in others.items()})
+    axes = (f"{LEADING[name]} {rows}".strip() for name in names)
+    text = " ".join(f"{name}[{dims}] {dtype}" for name, dims in zip(names, axes, strict=True))
+    extents = dict(zip(rows.split(), sizes, strict=True))
+    return tensors(f"mask: {text}", B=BATCH, H=heads, **extents)
