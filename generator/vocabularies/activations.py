@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from xflow.generator.production import OTHER_SYMBOL, SYMBOL
-from xflow.generator.vocabularies.common import X, anywhere, stages
+from xflow.generator.vocabularies.common import anywhere, sorts, stages
 from xflow.generator.vocabulary import Family, Vocabulary
 
 PAIRS = Vocabulary(
@@ -27,7 +27,7 @@ POWERS = Vocabulary(
     "powers",
     (anywhere("x", positive=True), anywhere("y", positive=True)),
     limits=(1, 1, 1),
-    roots=frozenset({X, "out"}),
+    roots=sorts("x out"),
     exact=False,
 ).steps("""
     exponent = 2 | 3 | 1/2 | -1 | -1/2 | 1
@@ -39,7 +39,7 @@ SLOPES = stages(
     "slopes",
     (anywhere("x"),),
     limits=(2,) * 6,
-    roots=frozenset({"part", "other", "out"}),
+    roots=sorts("part other out"),
     exact=True,
     reals={SYMBOL: "alpha"},
 ).steps("""
@@ -66,7 +66,7 @@ SIGNS = stages(
 """The sign of a constant may be that of the sum, as where a leaky unit takes away from Relu."""
 
 GENTLE = Vocabulary(
-    "gentle slopes", (anywhere("x"),), limits=(1, 1, 1), exact=False, roots=frozenset({"out"})
+    "gentle slopes", (anywhere("x"),), limits=(1, 1, 1), exact=False, roots=sorts("out")
 ).steps("""
     c = 1/100 | 1/10 | 1/5
     scaled = Mul(x, c)
@@ -91,11 +91,7 @@ BOUNDS = _bounds("bounds", SYMBOL, OTHER_SYMBOL, 1, {SYMBOL: "low", OTHER_SYMBOL
 SIX = _bounds("bounds of 0 and 6", Fraction(0), Fraction(6), 8, {})
 
 HARD = stages(
-    "hard gates",
-    (anywhere("x"),),
-    limits=(3, 3, 3, 4, 4, 4),
-    roots=frozenset({"out", "cut"}),
-    reach=8,
+    "hard gates", (anywhere("x"),), limits=(3, 3, 3, 4, 4, 4), roots=sorts("out cut"), reach=8
 ).steps("""
     three = 3; six = 6; sixth = 1/6; half = 1/2; zero = 0
     shifted = Add(x, three)
@@ -109,9 +105,7 @@ HARD = stages(
     out = Mul(x, out) | HardSwish(x)
 """)
 
-SIGMOIDS = stages(
-    "sigmoids", (anywhere("x"),), limits=(2,) * 6, roots=frozenset({"gate", "out"})
-).steps("""
+SIGMOIDS = stages("sigmoids", (anywhere("x"),), limits=(2,) * 6, roots=sorts("gate out")).steps("""
     one = 1; two = 2; half = 1/2
     negative = Neg(x)
     power = Exp(x | negative)
@@ -134,7 +128,7 @@ def _gelus(name: str, scaled: str, *, complement: bool = False) -> Vocabulary:
     likewise: each form has a vocabulary of its own, where no shorter form represents it.
     """
     factor, sign = ("Sub(one, error)", "Sub") if complement else ("Add(error, one)", "Add")
-    roots = frozenset({"out", "part"})
+    roots = sorts("out part")
     return stages(name, (anywhere("x"),), limits=(5,) * 6, roots=roots).steps(f"""
         one = 1; two = 2; half = 1/2
         root = Sqrt(two)
@@ -166,10 +160,7 @@ GELUS = (
 )
 
 CUBIC_GELUS = stages(
-    "gelus by tanh",
-    (anywhere("x"),),
-    limits=(8,) * 9,
-    roots=frozenset({"out", "argument", "square term"}),
+    "gelus by tanh", (anywhere("x"),), limits=(8,) * 9, roots=sorts("out argument square_term")
 ).steps("""
     one = 1; two = 2; three = 3; half = 1/2; c = 8943/200000
     pi = Pi()

@@ -5,7 +5,7 @@ Each has the functions of one such law, and the operators between which it holds
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, X, anywhere, stages
+from xflow.generator.vocabularies.common import anywhere, sorts, stages
 from xflow.generator.vocabulary import Family
 
 PAIR = (anywhere("x"), anywhere("y"))
@@ -32,7 +32,7 @@ EXTREMES = stages(
     "the larger and the smaller of two",
     PAIR,
     limits=(1,) * 6,
-    roots=frozenset({X, "top", "bottom", "distance", "total", OUT}),
+    roots=sorts("x top bottom distance total out"),
 ).steps("""
     zero = 0; half = 1/2
     top = Max(x, x)
@@ -55,7 +55,7 @@ OPPOSITES = stages("extremes of negatives", PAIR, limits=(0,) * 4).steps("""
 """)
 
 MAGNITUDES = stages(
-    "magnitudes of products", PAIR, limits=(1,) * 4, roots=frozenset({X, "size", "square", OUT})
+    "magnitudes of products", PAIR, limits=(1,) * 4, roots=sorts("x size square out")
 ).steps("""
     two = 2
     product = Mul(x, x) | Div(x, x)
@@ -76,7 +76,7 @@ SQUARES = stages("squares of sums", PAIR, limits=(3,) * 7).steps("""
 """)
 
 MIRRORED = stages(
-    "functions of negatives", (anywhere("x"),), limits=(0,) * 4, roots=frozenset({"gate", OUT})
+    "functions of negatives", (anywhere("x"),), limits=(0,) * 4, roots=sorts("gate out")
 ).steps("""
     negative = Neg(x)
     gate = Gelu(x) | Gelu(x, approximate="tanh") | Swish(x) | HardSwish(x) | Softplus(x)

@@ -19,7 +19,6 @@ from xflow.generator.vocabularies.attention_inputs import (
     HEADS,
     KEY,
     KEYS,
-    MASK,
     QUERIES,
     QUERY,
     TURN,
@@ -28,7 +27,7 @@ from xflow.generator.vocabularies.attention_inputs import (
     attended,
     masks,
 )
-from xflow.generator.vocabularies.common import tensors
+from xflow.generator.vocabularies.common import sorts, tensors
 from xflow.generator.vocabularies.packed_heads import PACKED_HEADS
 from xflow.generator.vocabulary import DTYPE, Family, Input, Vocabulary
 from xflow.ops import operators
@@ -250,7 +249,7 @@ def _decided(op: Attention) -> Vocabulary:
         made += f" | AllTrue(shape={shapes} | ({BATCH}, 1, {rows}, {keys}))"
         kinds.append(BY_TRAITS[rest])
     return by_traits(
-        f"masks of {op.name}", (*SHARED_HEADS, *_given(op)), limits=(1,) * 8, free=frozenset({MASK})
+        f"masks of {op.name}", (*SHARED_HEADS, *_given(op)), limits=(1,) * 8, free=sorts("mask")
     ).steps(made, *(f"out = {_use(kind, 'query, key, value', masked=False)}" for kind in kinds))
 
 
@@ -307,7 +306,7 @@ def _changed_values(op: Attention) -> Vocabulary:
             *of_heads("weight: w[E F]  gain: t[E]", F=PAST),
         ),
         limits=(0,) * 4,
-        free=frozenset({"weight", "gain"}),
+        free=sorts("weight gain"),
     ).steps(f"""
         changed, out = MatMul((value, heads), weight) | Mul((value, heads), gain)
         heads = {_use(op, "query, key, value")}

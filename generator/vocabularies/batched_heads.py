@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from xflow.generator.vocabularies.attention_inputs import KEY, QUERY, VALUE, attended
-from xflow.generator.vocabularies.common import OUT, X, scalar, stages, tensors
+from xflow.generator.vocabularies.common import scalar, sorts, stages, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCH, HEADS, QUERIES, KEYS, DEPTH, WIDTH = 2, 3, 5, 7, 4, 11
@@ -77,7 +77,7 @@ MERGED = attended(
         scores: x[B H S L]
     """),
     limits=(0,) * 7,
-    roots=frozenset({OUT, "products in batches"}),
+    roots=sorts("out products_in_batches"),
     by_example=True,
 ).steps(f"""
     query_in_batches = Reshape(query, shape=({N}, {QUERIES}, {DEPTH}))
@@ -121,9 +121,9 @@ ADDED = stages(
     "masks and scales of heads in batches",
     (*of_heads("scores: x[B H S L]  mask: g[N S L] m[N 1 L]"), scalar("c", "scale")),
     limits=(0,) * 4,
-    free=frozenset({"scale"}),
+    free=sorts("scale"),
     exact=True,
-    roots=frozenset({"sums"}),
+    roots=sorts("sums"),
     by_example=True,
 ).steps(f"""
     scores_in_batches = Reshape(scores, shape=({N}, {QUERIES}, {KEYS}))
@@ -198,8 +198,8 @@ ORDERS = "(0, 2, 1) | (1, 0, 2) | (1, 2, 0) | (2, 0, 1) | (2, 1, 0)"
 TURNED = Vocabulary(
     "rows and batches exchanged",
     tensors("x: x[S B K]  weight: w[K M]  bias: b[K]", S=QUERIES, B=BATCH, K=DEPTH, M=WIDTH),
-    free=frozenset({"weight", "bias"}),
-    roots=frozenset({X, OUT}),
+    free=sorts("weight bias"),
+    roots=sorts("x out"),
 ).steps(f"""
     x = Transpose(x, perm={ORDERS})
     swapped = Transpose(x, perm=(1, 0, 2))
@@ -211,8 +211,8 @@ TURNED = Vocabulary(
 SCALED = Vocabulary(
     "scales of heads",
     of_heads("query: q[B H S D]  columns: c[B H D L]  scale: s[H 1 1] t[1 H 1 1]"),
-    free=frozenset({"scale"}),
-    roots=frozenset({OUT}),
+    free=sorts("scale"),
+    roots=sorts("out"),
 ).steps("""
     scaled_query = Mul(query, scale)
     products = MatMul(query, columns)

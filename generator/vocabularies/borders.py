@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from xflow.generator.vocabularies.common import OUT, X, either
+from xflow.generator.vocabularies.common import X, either, sorts
 from xflow.generator.vocabularies.convolutions import SPATIAL
 from xflow.generator.vocabularies.last_channels import (
     FIRST,
@@ -26,7 +26,7 @@ POOLS = Vocabulary(
     limits=(0, 0, 0, 0),
     exact=False,
     ranks=SPATIAL,
-    roots=frozenset({"pooled", "averaged"}),
+    roots=sorts("pooled averaged"),
 ).steps(f"""
     positive = Relu(x)
     padded, padded_positive = Pad((x, positive), {AROUND})
@@ -48,7 +48,7 @@ def _moved(image: Input, target: str, perm: str) -> Vocabulary:
     """Zeros around an image before and behind a change of its layout."""
     source = image.sort
     return Vocabulary(
-        f"zeros around images with channels {source}", (image,), roots=frozenset({OUT})
+        f"zeros around images with channels {source}", (image,), roots=sorts("out")
     ).steps(f"""
         padded = Pad({source}, {ZEROS[source]})
         out, {target} = Transpose((padded, {source}), {perm})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, scalar, stages
+from xflow.generator.vocabularies.common import X, scalar, sorts, stages
 from xflow.generator.vocabularies.convolutions import (
     FREE,
     KERNEL,
@@ -25,7 +25,7 @@ VECTOR, VARIANCE = "vector", "variance"
 IMAGES = (2, 3)
 """Spatial axes where one would mean something else as well."""
 
-normalized = partial(of_images, exact=False, roots=frozenset({OUT}), reals={SYMBOL: "epsilon"})
+normalized = partial(of_images, exact=False, roots=sorts("out"), reals={SYMBOL: "epsilon"})
 """A vocabulary of images with an epsilon."""
 
 
@@ -74,7 +74,7 @@ AFFINE = of_images(
     limits=(4, 4, 4),
     free=FREE | {"flat", VECTOR},
     exact=False,
-    roots=frozenset({OUT}),
+    roots=sorts("out"),
 ).steps(f"""
     zeros = Zeros(shape=({C},))
     ones = Ones(shape=({C},))
@@ -91,10 +91,10 @@ def _slopes(name: str, x: Input, slope: Input, ranks: tuple[int, ...]) -> Vocabu
         name,
         (x, slope),
         limits=(2,) * 6,
-        free=frozenset({"slope"}),
+        free=sorts("slope"),
         exact=True,
         ranks=ranks,
-        roots=frozenset({OUT, "other", "scaled"}),
+        roots=sorts("out other scaled"),
     ).steps("""
         zero = 0; half = 1/2
         negative = Neg(x)
@@ -129,7 +129,7 @@ BATCHES = of_images(
     limits=(2, 2, 2, 0),
     free=FREE | {"c"},
     exact=False,
-    roots=frozenset({"y"}),
+    roots=sorts("y"),
     reals={SYMBOL: "s"},
 ).steps("""
     c = SYMBOL
@@ -148,7 +148,7 @@ POINTWISE = of_images(
     (image("x"), kernel("w"), point("v", "point"), point("u", "point"), bias("b"), bias("c")),
     limits=(3, 6, 0),
     free=FREE | {"point"},
-    roots=frozenset({OUT}),
+    roots=sorts("out"),
 ).steps(f"""
     pixels = Conv(x, point, [bias])
     y = Conv(x, kernel, [bias], {PLACED})
@@ -172,7 +172,7 @@ TRANSPOSED = of_images(
         *(bias("b"), scale("r")),
     ),
     limits=(2, 3, 0),
-    roots=frozenset({OUT}),
+    roots=sorts("out"),
 ).steps(f"""
     rows = Reshape(scale, shape=({C}, 1, 1))
     bias = Reshape(scale, shape=({C},)) | Mul(bias, bias) | Add(bias, bias)
@@ -201,7 +201,7 @@ INSTANCES_STEP_BY_STEP = tuple(
         (image("x"), scale("r"), scale("t")),
         limits=(4,) * 12,
         ranks=IMAGES,
-        roots=frozenset({"normal", "scaled", OUT}),
+        roots=sorts("normal scaled out"),
         chain=True,
     ).steps(f"""
         two = 2; epsilon = SYMBOL

@@ -12,6 +12,12 @@ from xflow.generator.vocabulary import DTYPE, Input, Vocabulary
 X, OUT = "x", "out"
 """The sorts of activations, which are tensors that are computed at run time, and of results."""
 
+
+def sorts(text: str) -> frozenset[str]:
+    """Sorts by their names, in which ``_`` is a space as in equations."""
+    return frozenset(name.replace("_", " ") for name in text.split())
+
+
 stages = partial(Vocabulary, roots=frozenset({OUT}), exact=False, chain=True)
 """A vocabulary whose sorts are the stages of a computation, from inputs to `OUT`."""
 

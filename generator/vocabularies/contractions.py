@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.generator.vocabularies.common import stages, tensors
+from xflow.generator.vocabularies.common import sorts, stages, tensors
 from xflow.generator.vocabulary import Family
 
 BATCH, ROWS, WIDTH, HEADS, DEPTH = 2, 5, 7, 3, 11
 
-contraction = partial(
-    stages, limits=(2,) * 5, free=frozenset({"weight"}), exact=True, by_example=True
-)
+contraction = partial(stages, limits=(2,) * 5, free=sorts("weight"), exact=True, by_example=True)
 
 TO_HEADS = contraction(
     "rows to heads",

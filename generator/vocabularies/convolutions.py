@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import partial
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, either
+from xflow.generator.vocabularies.common import X, either, sorts
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 KERNEL, BIAS, SCALE, FLAT = "kernel", "bias", "scale", "flat"
 DIAGONAL = "diagonal"
 """Kernels made of a scale or of nothing; apart, so that they meet few other operators."""
-FREE = frozenset({KERNEL, BIAS, SCALE, DIAGONAL})
+FREE = sorts("kernel bias scale diagonal")
 SPATIAL = (1, 2, 3)
 C, S = 4, 7
 
@@ -72,7 +72,7 @@ SIZES = of_images(
     (image("x", 13), kernel("w", 2, sort="small"), kernel("v", 4), bias("b"), bias("c")),
     limits=(2, 3, 0, 0),
     free=FREE | {"small"},
-    roots=frozenset({X, "y", "sum"}),
+    roots=sorts("x y sum"),
 ).steps(f"""
     y = Conv(x, small, {_pads(2)}, {DILATIONS}) | Conv(x, kernel, {_pads(6)}, {DILATIONS})
     y = Conv(x, small, bias, {_pads(2)}, {DILATIONS})
@@ -88,7 +88,7 @@ IDENTITIES = of_images(
     (image("x", 13), *(kernel(f"w{n}", n) for n in (2, 3, 4, 5)), bias("b")),
     limits=(2, 2, 0),
     free=FREE | {"centre"},
-    roots=frozenset({X, "y", "sum"}),
+    roots=sorts("x y sum"),
 ).steps(f"""
     diagonal = IdentityKernel(channels={C}, kernel=(1,))
     centre = IdentityKernel(channels={C}, kernel=(2,) | (3,) | (4,) | (5,))
@@ -167,7 +167,7 @@ TRANSPOSED = of_images(
     "transposed convolutions of one pixel",
     (image("x"), Input("w", KERNEL, "I O *1", (C, C, 1)), bias("b")),
     limits=(1, 1),
-    roots=frozenset({OUT}),
+    roots=sorts("out"),
 ).steps("""
     turned = Transpose(kernel, perm=(1, 0, 2))
     out = ConvTranspose(x, kernel, [bias]) | Conv(x, turned, [bias])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X
+from xflow.generator.vocabularies.common import X, sorts
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 DECIDED = Family(
@@ -16,7 +16,7 @@ DECIDED = Family(
                 Input("y", X, "...", (32,)),
             ),
             limits=(2, 2, 2),
-            roots=frozenset({X, "truth"}),
+            roots=sorts("x truth"),
         ).steps("""
             zero = 0; one = 1
             false, true = Cast((zero, one), to="BOOL")

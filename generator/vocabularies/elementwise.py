@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import anywhere
+from xflow.generator.vocabularies.common import anywhere, sorts
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 ELEMENTWISE = Family(
@@ -29,7 +29,7 @@ ELEMENTWISE = Family(
             "scales and shifts",
             (anywhere("x"), Input("k", "scale", "...", (5,)), Input("c", "shift", "...", (5,))),
             limits=(1, 1, 1),
-            free=frozenset({"scale", "shift"}),
+            free=sorts("scale shift"),
             exact=False,
         ).steps("""
             x = Mul(x, scale) | Div(x, scale) | Add(x, shift) | Sub(x, shift)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.generator.vocabularies.common import OUT, X, cut, either
+from xflow.generator.vocabularies.common import X, cut, either, sorts
 from xflow.generator.vocabularies.convolutions import BIAS, KERNEL, S, of_images
 from xflow.generator.vocabularies.padded_channels import CONV, STEPS, zeros
 from xflow.generator.vocabularies.pools import WINDOW
@@ -23,7 +23,7 @@ MORE = [many - FEW for many in MANY]
 IMAGE = Input("x", X, "N D *S", (2, FEW, S))
 WEIGHTS = (Input("w", KERNEL, "O I *R", (FEW, FEW, 3)), Input("b", BIAS, "O", (FEW,)))
 
-filled = partial(of_images, limits=(1, 2, 2, 2), roots=frozenset({OUT, "made"}), by_example=True)
+filled = partial(of_images, limits=(1, 2, 2, 2), roots=sorts("out made"), by_example=True)
 """Biases have as many elements as there are channels."""
 
 IMAGES = f"wide = Pad(x, {zeros(3, 1, MORE)})"
@@ -75,7 +75,7 @@ PADDED = of_images(
     (IMAGE, Input("y", X, "N D *S", (2, FEW, S))),
     limits=(0, 0, 0, 0),
     free=frozenset(),
-    roots=frozenset({OUT, "made"}),
+    roots=sorts("out made"),
 ).steps(
     IMAGES,
     f"""

@@ -15,7 +15,7 @@ from xflow.generator.vocabularies.attention_inputs import (
     attended,
     masks,
 )
-from xflow.generator.vocabularies.common import X, stages
+from xflow.generator.vocabularies.common import X, sorts, stages
 from xflow.generator.vocabularies.packed_heads import (
     PARTS,
     PLACES,
@@ -66,7 +66,7 @@ def _windows(name: str, batch: int) -> Vocabulary:
             Input("b", MASK if batch > 1 else "mask of all", "W 1 S L", of_each),
         ),
         limits=(2,) * 4,
-        free=frozenset({MASK, "mask of all"}),
+        free=sorts("mask mask_of_all"),
         exact=True,
         by_example=True,
     ).steps(

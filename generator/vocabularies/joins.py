@@ -6,6 +6,7 @@ concatenation of two holds for a longer one that is taken apart.
 
 from __future__ import annotations
 
+from xflow.generator.vocabularies.common import sorts
 from xflow.generator.vocabularies.parts import FIRST, INNER, LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Vocabulary
 
@@ -18,7 +19,7 @@ def _joins(layout: Layout, count: int) -> Vocabulary:
         f"{count} tensors along {layout.name}",
         tuple(layout.input(name, name) for name in names),
         ranks=layout.ranks,
-        roots=frozenset({"whole"}),
+        roots=sorts("whole"),
     ).steps(f"""
         whole = Concat({every}, {axis})
         head = Concat({but_last}, {axis})

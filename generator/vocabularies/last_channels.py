@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.generator.vocabularies.common import OUT
+from xflow.generator.vocabularies.common import sorts
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 FIRST, LAST = "first", "last"
@@ -18,7 +18,7 @@ LAST_IMAGE = Input("x", LAST, "N H W C", (N, H, W, C))
 FIRST_IMAGE = Input("x", FIRST, "N C H W", (N, C, H, W))
 SCALE = Input("s", "scale", "1 C 1 1", (1, C, 1, 1))
 
-scaled = partial(Vocabulary, limits=(1, 1, 1), free=frozenset({"scale"}), roots=frozenset({OUT}))
+scaled = partial(Vocabulary, limits=(1, 1, 1), free=sorts("scale"), roots=sorts("out"))
 
 TO_THE_FRONT = scaled("channels to the front", (LAST_IMAGE, SCALE)).steps(f"""
     vector = Reshape(scale, shape=({C},))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, anywhere, tensors
+from xflow.generator.vocabularies.common import X, anywhere, sorts, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 N = 4
 WEIGHT, BIAS, ROWS, ROW = "weight", "bias", "rows", "row"
 """Sorts: matrices, vectors, columns [n, 1] and rows [1, m] of weights."""
-FREE = frozenset({WEIGHT, BIAS, ROWS, ROW})
+FREE = sorts("weight bias rows row")
 BATCHES = (0, 1, 2)
 
 
@@ -46,7 +46,7 @@ DIFFERENCES = weighted(
     "differences of projections",
     (_batch("x"), _batch("y"), _matrix("w"), _matrix("v")),
     limits=(1, 1, 1, 0),
-    roots=frozenset({OUT}),
+    roots=sorts("out"),
 ).steps("""
     image = MatMul(x, weight)
     difference = Sub(x, x)
@@ -59,7 +59,7 @@ SCALED = weighted(
     (_batch("x"), _matrix("w"), _vector("b"), _vector("c")),
     limits=(3, 3, 2),
     exact=False,
-    roots=frozenset({X, "once", "twice"}),
+    roots=sorts("x once twice"),
     reals={SYMBOL: "s"},
 ).steps("""
     c = SYMBOL
@@ -89,7 +89,7 @@ REDUCED = weighted(
     (_batch("x"), _matrix("w"), _vector("b")),
     limits=(1, 1, 1),
     exact=False,
-    roots=frozenset({"less"}),
+    roots=sorts("less"),
 ).steps("""
     f = MatMul(x, weight) | Add(x, bias) | Mul(x, bias)
     less = ReduceSum(x | f, axes=(1,) | (2,), keepdims=0 | 1)
@@ -131,7 +131,7 @@ def _sums(name: str, op: str, transposed: int) -> Vocabulary:
         (Input("y", X, "l n", (N, N)), *FLAT),
         limits=(2, 2, 1, 0),
         free=FREE,
-        roots=frozenset({OUT}),
+        roots=sorts("out"),
     ).steps(f"""
         image = Gemm(x, weight, {way}) | Gemm(x, weight, bias, {way})
         sum = {op}(x, x)
@@ -153,7 +153,7 @@ SCALES = Vocabulary(
     "inputs and their scales",
     (anywhere("x"), Input("a", WEIGHT, "...", (5,))),
     limits=(2, 2, 0),
-    free=frozenset({WEIGHT}),
+    free=sorts("weight"),
 ).steps("""
     one = 1
     x = Mul(x, weight) | Add(x, x) | Sub(x, x)
@@ -172,7 +172,7 @@ MERGED = Vocabulary(
     tensors("x: x[N L n]  weight: w[n m]  turned: v[m n]  bias: b[m]", N=2, L=3, n=5, m=7),
     limits=(1, 1, 1, 1),
     free=FREE | {"turned"},
-    roots=frozenset({OUT}),
+    roots=sorts("out"),
     chain=True,
 ).steps("""
     flat = Reshape(x, shape=(6, 5))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import X, scalar
+from xflow.generator.vocabularies.common import X, scalar, sorts
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 BATCHES = (0, 1, 2)
@@ -20,7 +20,7 @@ LINEAR = Family(
             "matrices",
             (_square("a"), _square("b"), _square("c"), scalar("r", "s")),
             limits=(1, 1, 1, 0),
-            free=frozenset({"s"}),
+            free=sorts("s"),
             ranks=BATCHES,
             reals={SYMBOL: "s"},
         ).steps("""

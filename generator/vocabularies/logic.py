@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, stages
+from xflow.generator.vocabularies.common import X, sorts, stages
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 TRUTH = "truth"
@@ -18,11 +18,11 @@ def _value(name: str) -> Input:
 
 
 BOOLEANS = Vocabulary(
-    "Booleans", (_condition("c"), _condition("d"), _condition("e")), roots=frozenset({TRUTH})
+    "Booleans", (_condition("c"), _condition("d"), _condition("e")), roots=sorts("truth")
 ).steps("truth = Not(truth) | And(truth, truth) | Or(truth, truth) | Xor(truth, truth)")
 
 ORDERS = Vocabulary(
-    "orders", (_value("x"), _value("y")), limits=(1, 1, 1), roots=frozenset({TRUTH}), ties=True
+    "orders", (_value("x"), _value("y")), limits=(1, 1, 1), roots=sorts("truth"), ties=True
 ).steps("""
     zero = 0
     difference = Sub(x, x) | Neg(x)
@@ -37,7 +37,7 @@ CHOICES = Vocabulary(
     "choices",
     (_condition("c"), _condition("d"), _value("x"), _value("y"), _value("z")),
     limits=(1, 1, 1),
-    roots=frozenset({X}),
+    roots=sorts("x"),
 ).steps("""
     zero = 0
     truth = Not(truth) | And(truth, truth) | Or(truth, truth)
@@ -71,7 +71,7 @@ EXTREMES = Vocabulary(
     "choices by order",
     (_value("x"), _value("y")),
     limits=(2, 2, 2, 3),
-    roots=frozenset({X, OUT}),
+    roots=sorts("x out"),
     ties=True,
     reals={SYMBOL: "alpha"},
 ).steps("""

@@ -6,7 +6,7 @@ makes of `means`.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, X, tensors
+from xflow.generator.vocabularies.common import X, sorts, tensors
 from xflow.generator.vocabulary import Input, Vocabulary
 
 WEIGHT, VECTOR = "weight", "vector"
@@ -20,10 +20,10 @@ MEANS = Vocabulary(
         Input("b", VECTOR, "m", (4,)),
     ),
     limits=(0, 0, 0, 0),
-    free=frozenset({WEIGHT, VECTOR}),
+    free=sorts("weight vector"),
     exact=False,
     ranks=(1, 2, 3),
-    roots=frozenset({OUT}),
+    roots=sorts("out"),
 ).steps("""
     means = ReduceMean(x, axes=(1,), keepdims=0 | 1)
     made = MatMul(x, weight) | Add(x, vector | x) | Mul(x, vector)
@@ -38,10 +38,10 @@ PIXELS = Vocabulary(
         Input("v", WEIGHT, "O I *1", (4, 4, 1)),
         Input("b", VECTOR, "O", (4,)),
     ),
-    free=frozenset({WEIGHT, VECTOR}),
+    free=sorts("weight vector"),
     exact=False,
     ranks=(1, 2, 3),
-    roots=frozenset({OUT}),
+    roots=sorts("out"),
 ).steps("""
     means = GlobalAveragePool(x)
     made = Conv(x, weight, [vector])
@@ -54,7 +54,7 @@ TURNED_MEANS = Vocabulary(
     "means of transposed images",
     tensors("last: x[N H W C]  first: y[N C H W]", N=2, H=3, W=4, C=5),
     exact=False,
-    roots=frozenset({OUT}),
+    roots=sorts("out"),
 ).steps(f"""
     made = Transpose(last, perm=(0, 3, 1, 2))
     other = Transpose(first, perm=(0, 2, 3, 1))

@@ -7,7 +7,7 @@ scale that is known: a constant, or one that an analysis shows to be positive.
 from __future__ import annotations
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, scalar, stages
+from xflow.generator.vocabularies.common import X, scalar, sorts, stages
 from xflow.generator.vocabularies.convolutions import SPATIAL, C, S
 from xflow.generator.vocabularies.parts import LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Input, Vocabulary
@@ -22,8 +22,8 @@ ANYWHERE = stages(
         Input("s", SCALE, "...", (5,), sign="> 0"),
     ),
     limits=(1,) * 4,
-    free=frozenset({SCALE}),
-    roots=frozenset({OUT, SCALE}),
+    free=sorts("scale"),
+    roots=sorts("out scale"),
     reals={SYMBOL: "alpha"},
 ).steps("""
     zero = 0
@@ -59,7 +59,7 @@ def _reduced(layout: Layout) -> Vocabulary:
         f"reductions of multiples along {layout.name}",
         (layout.input("x"), column, line),
         limits=(1,) * 5,
-        free=frozenset({SCALE}),
+        free=sorts("scale"),
         ranks=layout.ranks,
     ).steps(f"""
         scaled = Mul(x, column)
@@ -107,7 +107,7 @@ POOLED = stages(
         scalar("k", SCALE, sign="> 0"),
     ),
     limits=(0,) * 4,
-    free=frozenset({SCALE}),
+    free=sorts("scale"),
     ranks=SPATIAL,
 ).steps(f"""
     scaled = Mul(x, scale)

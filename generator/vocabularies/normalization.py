@@ -6,7 +6,7 @@ Sorts are the stages of a computation, so that terms may be deep and yet be few.
 from __future__ import annotations
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, stages
+from xflow.generator.vocabularies.common import X, sorts, stages
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 N = 4
@@ -42,8 +42,8 @@ def _normalization(name: str, op: str, text: str, arities: tuple[int, ...]) -> V
         name,
         (_rows("x"), _vector("a"), _vector("b")),
         limits=(4,) * 13,
-        free=frozenset({VECTOR}),
-        roots=frozenset({"normal", "scaled", OUT}),
+        free=sorts("vector"),
+        roots=sorts("normal scaled out"),
         ranks=BATCHES,
         reals={SYMBOL: "epsilon"},
     ).steps(
@@ -120,8 +120,8 @@ AFFINE = Vocabulary(
     "normalisation and vectors",
     (_rows("x"), _vector("a"), _vector("b"), _vector("c")),
     limits=(2, 2, 1),
-    free=frozenset({VECTOR}),
-    roots=frozenset({OUT}),
+    free=sorts("vector"),
+    roots=sorts("out"),
     exact=False,
     ranks=BATCHES,
     reals={SYMBOL: "epsilon"},
@@ -142,7 +142,7 @@ def _softmax(
         name,
         (Input("x", X, dims, sizes), Input("y", "column", _without(dims, axis), column)),
         limits=(0,) * 7,
-        roots=frozenset({OUT, "log", "logarithm", "whole"}),
+        roots=sorts("out log logarithm whole"),
         exact=False,
         ranks=ranks,
         chain=True,

@@ -17,7 +17,7 @@ from xflow.generator.vocabularies.attention_inputs import (
     attended,
     masks,
 )
-from xflow.generator.vocabularies.common import OUT, X, tensors
+from xflow.generator.vocabularies.common import OUT, X, sorts, tensors
 from xflow.generator.vocabulary import Input, Vocabulary
 
 PARTS = 8
@@ -88,8 +88,8 @@ UNPACKED = attended(
     "packed heads",
     (PACKED_ROWS, place("i")),
     limits=(1,) * 7,
-    free=frozenset({"place"}),
-    roots=frozenset({OUT, "rows"}),
+    free=sorts("place"),
+    roots=sorts("out rows"),
     exact=True,
     by_example=True,
 ).steps(
@@ -164,7 +164,7 @@ PROJECTED = attended(
         place("i"),
     ),
     limits=(4,) * 5,
-    free=frozenset({"weight", "bias", "place"}),
+    free=sorts("weight bias place"),
     exact=True,
     by_example=True,
 ).steps(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, cut, either
+from xflow.generator.vocabularies.common import X, cut, either, sorts
 from xflow.generator.vocabularies.convolutions import (
     BIAS,
     FREE,
@@ -37,7 +37,7 @@ MORE = range(MANY[0] - FEW[-1], MANY[-1] - FEW[0] + 1)
 STEPS = "pads=(1, 0), strides=(2,)"
 CONV = f"{STEPS}, group=1"
 
-of_parts = partial(of_images, roots=frozenset({OUT}))
+of_parts = partial(of_images, roots=sorts("out"))
 
 
 def zeros(rank: int, axis: int, numbers: Iterable[int] = MORE) -> str:
@@ -231,7 +231,7 @@ COARSER = of_parts(
         Input("u", "six axes", "a b c d e *R", PAIRS),
     ),
     limits=(5, 5),
-    literal=frozenset({"Eye"}),
+    literal=sorts("Eye"),
     by_example=True,
 ).steps(f"""
     out = Conv(x, kernel, [bias], {STEPS}, group={GROUPS})

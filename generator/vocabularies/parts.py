@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from xflow.generator.vocabularies.common import X, cut, either, scalar
+from xflow.generator.vocabularies.common import X, cut, either, scalar, sorts
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 
@@ -95,10 +95,10 @@ def _commuting(layout: Layout) -> Vocabulary:
             scalar("k", "c"),
         ),
         limits=(2, 1, 2, 2),
-        free=frozenset({"line", "c"}),
+        free=sorts("line c"),
         exact=False,
         ranks=layout.ranks,
-        roots=frozenset({X, "joined", "f"}),
+        roots=sorts("x joined f"),
     ).steps(f"""
         joined = Concat(x, x, {join})
         line = Concat(line, line, {join})
@@ -117,7 +117,7 @@ def _pairs(layout: Layout) -> Vocabulary:
         limits=(0, 0, 0, 0),
         exact=False,
         ranks=layout.ranks,
-        roots=frozenset({"out"}),
+        roots=sorts("out"),
     ).steps(f"""
         joined = Concat(x, x, {axes})
         f = Elementwise(x, x)
@@ -134,7 +134,7 @@ def _cuts(layout: Layout) -> Vocabulary:
         f"slices along {layout.name}",
         (layout.input("x", extent=13),),
         ranks=layout.ranks,
-        roots=frozenset({X, "part", "less"}),
+        roots=sorts("x part less"),
     ).steps(
         f"""
         part = Slice(x, {cut(axis, range(4), range(9, 13))})
@@ -158,7 +158,7 @@ def _places(layout: Layout) -> Vocabulary:
         (layout.input("x", extent=9),),
         limits=(1, 1, 0),
         ranks=layout.ranks,
-        roots=frozenset({"part", "less"}),
+        roots=sorts("part less"),
     ).steps(f"""
         place = Place(start={starts})
         run = PlacesFrom(start={starts}, n=2 | 3)
@@ -175,7 +175,7 @@ def _joins(layout: Layout) -> Vocabulary:
         f"concatenations along {layout.name}",
         tuple(layout.input(name) for name in "xyzu"),
         ranks=layout.ranks,
-        roots=frozenset({X, "joined"}),
+        roots=sorts("x joined"),
     ).steps(
         f"""
         joined = Concat(x, x, {axis}) | Concat(x, x, x, {axis}) | Concat(x, x, x, x, {axis})
@@ -194,7 +194,7 @@ def _pieces(layout: Layout) -> Vocabulary:
         (layout.input("x", extent=12),),
         limits=(0,) * 6,
         ranks=layout.ranks,
-        roots=frozenset({X, "whole"}),
+        roots=sorts("x whole"),
         chain=True,
     ).steps(f"""
         piece2 = Split(x, {axis}, split=(6, 6))
@@ -214,7 +214,7 @@ def _padded(layout: Layout) -> Vocabulary:
         limits=(0, 0, 0, 0),
         exact=False,
         ranks=layout.ranks,
-        roots=frozenset({X, "wide", "g"}),
+        roots=sorts("x wide g"),
     ).steps(f"""
         wide = Pad(x | wide, {some})
         x = Slice(wide, {cut(layout.axis, range(3), range(4, 7))})

@@ -10,7 +10,7 @@ tokens: a vector [C] of these is a `scale` [C, 1, 1] of those.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, stages, tensors
+from xflow.generator.vocabularies.common import OUT, sorts, stages, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 TOKENS, IMAGE = "tokens", "image"
@@ -36,7 +36,7 @@ def _pixels(
         name,
         (of("x", TOKENS, tokens), of("y", IMAGE, image), of("z", IMAGE, image), *WEIGHTS),
         limits=(2, 2, 2, 2, 2, 2),
-        free=frozenset({"weight", "bias", "vector"}),
+        free=sorts("weight bias vector"),
     ).steps(
         axes if ones else "",
         f"""
@@ -71,7 +71,7 @@ VIEWS = Vocabulary(
     "tokens of one sequence in two axes and in three",
     tensors("tokens: x[1 L C]  last: y[1 1 L C]", L=W, C=C),
     limits=(0, 0, 0),
-    roots=frozenset({"lifted", OUT}),
+    roots=sorts("lifted out"),
 ).steps(f"""
     rows = Reshape(tokens, shape={(W, C)})
     lifted = Unsqueeze(rows, axes=(0, 1)) | Unsqueeze(tokens, axes=(1,))

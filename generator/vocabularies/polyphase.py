@@ -10,11 +10,10 @@ of is said here, and found are borders, orders and kernels that agree.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import either, stages, tensors
-from xflow.generator.vocabularies.convolutions import BIAS, KERNEL
+from xflow.generator.vocabularies.common import either, sorts, stages, tensors
 from xflow.generator.vocabulary import Family
 
-FREE = frozenset({KERNEL, BIAS})
+FREE = sorts("kernel bias")
 CORNERS = ((1, 1, 0, 0), (1, 0, 0, 1), (0, 1, 1, 0), (0, 0, 1, 1))
 """Borders of one row and one column, before the image and behind it."""
 
@@ -36,7 +35,7 @@ INTERLEAVED = stages(
     tensors("x: x[N C H W]  kernel: w[O C 3 3]  bias: b[O]", N=2, C=2, H=3, W=4, O=2),
     limits=(12,) * 7,
     free=FREE,
-    literal=frozenset({"AveragePool", "Conv", "DepthToSpace", "Resize"}),
+    literal=sorts("AveragePool Conv DepthToSpace Resize"),
 ).steps(
     """
     four = 4
@@ -76,7 +75,7 @@ TAKEN_APART = stages(
     limits=(3,) * 11,
     free=FREE,
     exact=True,
-    literal=frozenset({"DepthToSpace"}),
+    literal=sorts("DepthToSpace"),
 ).steps(
     f"""
     even_rows = Slice(x, {_every_second(2, 0, ROWS)})

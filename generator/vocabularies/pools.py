@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from xflow.generator.production import OTHER_SYMBOL, SYMBOL
-from xflow.generator.vocabularies.common import X, either, scalar
+from xflow.generator.vocabularies.common import X, either, scalar, sorts
 from xflow.generator.vocabularies.convolutions import (
     FREE,
     C,
@@ -21,7 +21,7 @@ from xflow.generator.vocabularies.convolutions import (
 )
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
-of_pools = partial(of_images, exact=False, roots=frozenset({"pooled", "g"}))
+of_pools = partial(of_images, exact=False, roots=sorts("pooled g"))
 BOUNDS = {SYMBOL: "low", OTHER_SYMBOL: "high"}
 
 WINDOW = "kernel_shape=(3,), pads=(1, 0), strides=(2,)"
@@ -60,7 +60,7 @@ CUT = of_pools(
 """)
 """Without padding, since the rules are not proved for windows that may be empty."""
 
-TWICE = of_images("pools of pools", (image("x", 9),), roots=frozenset({X})).steps(
+TWICE = of_images("pools of pools", (image("x", 9),), roots=sorts("x")).steps(
     "x = MaxPool(x, kernel_shape=(2,) | (3,) | (4,))"
 )
 
@@ -73,8 +73,8 @@ def _same_size(*reaches: int) -> tuple[dict[str, tuple[int, ...]], ...]:
 SAME_SIZE_TWICE = of_images(
     "pools of pools that keep the size",
     (image("x", 17),),
-    roots=frozenset({"pooled"}),
-    literal=frozenset({"MaxPool"}),
+    roots=sorts("pooled"),
+    literal=sorts("MaxPool"),
 ).steps(
     """
     once = MaxPool(x, **first)
@@ -91,7 +91,7 @@ GLOBAL_POOLS = of_pools(
     "pools of everything",
     (image("x"), image("y"), scale("r")),
     limits=(1, 1, 1, 0),
-    roots=frozenset({"pooled", "g", "less", "flat"}),
+    roots=sorts("pooled g less flat"),
     reals={SYMBOL: "s"},
 ).steps(f"""
     pooled, g, pooled = (
@@ -123,7 +123,7 @@ SPREAD = of_images(
     limits=(0, 0),
     free=frozenset(),
     exact=False,
-    roots=frozenset({"pooled"}),
+    roots=sorts("pooled"),
 ).steps(
     f"pooled = Expand(x, shape={either((2, C, k) for k in EXTENTS)}) | AveragePool(x, **windows)",
     windows=[{"kernel_shape": (k,), "pads": (k - 1, k - 1)} for k in EXTENTS],

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.generator.vocabularies.common import OUT, X, tensors
+from xflow.generator.vocabularies.common import X, sorts, tensors
 from xflow.generator.vocabularies.convolutions import SPATIAL, C, S
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 from xflow.ops.quantized import SIGNED, TYPES, UNSIGNED
@@ -21,10 +21,10 @@ B, N, K = 2, 3, 7
 RANKS = (0, 1, 2, 3)
 RECODED = f'to="{SIGNED}" | "{UNSIGNED}"'
 
-integers = partial(Vocabulary, roots=frozenset({OUT}))
+integers = partial(Vocabulary, roots=sorts("out"))
 rounded = partial(integers, exact=False)
 """Vocabularies of integers, and of reals, to which codes are rounded."""
-POINTS = frozenset({"zero", "shift"})
+POINTS = sorts("zero shift")
 WEIGHTS = POINTS | {"kernel"}
 
 IMAGES = tensors(
@@ -103,7 +103,7 @@ def _moved_sums(name: str, dims: str, op: str, way: str, *, biased: bool = True)
             **{"N": N, "K": K, "H": 2, "W": S, "L": 2 * S},
         ),
         limits=(1, 1, 1, 1, 1),
-        free=frozenset({"bias"}),
+        free=sorts("bias"),
         chain=True,
         by_example=True,
     ).steps(
@@ -195,7 +195,7 @@ DIFFERENCES = integers(
     "differences of codes",
     tensors("x: x[*S] UINT8  zero: z[] UINT8", S=S),
     limits=(1, 1, 1),
-    free=frozenset({"zero"}),
+    free=sorts("zero"),
     ranks=RANKS,
 ).steps("""
     image, level = Cast((x, zero), to="FLOAT")
@@ -207,7 +207,7 @@ SCALED = rounded(
     "codes and their scale",
     tensors("x: x[*S] UINT8  scale: s[]  zero: z[] UINT8", S=S),
     limits=(1, 1, 1),
-    free=frozenset({"zero", "scale"}),
+    free=sorts("zero scale"),
     ranks=RANKS,
 ).steps("""
     one = 1
@@ -225,7 +225,7 @@ def _weights(name: str, dims: str, channels: str, axis: int) -> Vocabulary:
             **{"O": N, "I": N, "S": S},
         ),
         limits=(1, 2),
-        free=frozenset({"kernel", "zero"}),
+        free=sorts("kernel zero"),
         ranks=RANKS[: len(RANKS) - len(dims.split()) + 1],
     ).steps(f"""
         kernel, zero = Recoded((kernel, zero), {RECODED})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import X, any_of, stages, tensors
+from xflow.generator.vocabularies.common import X, any_of, sorts, stages, tensors
 from xflow.generator.vocabularies.parts import INNER, LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -20,7 +20,7 @@ def _reduced(layout: Layout) -> Vocabulary:
         limits=(1, 1, 1),
         exact=False,
         ranks=layout.ranks,
-        roots=frozenset({"kept", "gone"}),
+        roots=sorts("kept gone"),
         reals={SYMBOL: "s"},
     ).steps(f"""
         kept = {any_of(REDUCTIONS, f"x | f, {kept}")}
@@ -46,7 +46,7 @@ def _expanded(layout: Layout) -> Vocabulary:
         (layout.input("x"), layout.line("r", "line"), layout.column("u", "column")),
         exact=False,
         ranks=layout.ranks,
-        roots=frozenset({X, "large", "out"}),
+        roots=sorts("x large out"),
     ).steps(f"""
         x = Expand(x, {shape})
         large = Expand(line | column, {shape})
@@ -159,7 +159,7 @@ COUNTED = Vocabulary(
     limits=(3, 3, 3),
     exact=False,
     ranks=(0, 1, 2, 3),
-    roots=frozenset({"mean"}),
+    roots=sorts("mean"),
     chain=True,
     by_example=True,
 ).steps(f"""

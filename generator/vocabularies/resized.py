@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.generator.vocabularies.common import X, either, scalar
+from xflow.generator.vocabularies.common import either, scalar, sorts
 from xflow.generator.vocabularies.convolutions import FREE, SPATIAL, C, S, bias, image, point, scale
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -21,7 +21,7 @@ GATES = enlarged(
         Input("g", "pixel", "N C *1", (2, C, 1)),
         Input("r", "pixel", "1 C *1", (1, C, 1)),
     ),
-    roots=frozenset({"wide", "out"}),
+    roots=sorts("wide out"),
 ).steps(f"""
     wide = Resize(pixel, scales=(1, 1, {S})) | Resize(pixel, scales=(2, 1, {S}))
     wide = Expand(pixel, shape=(2, {C}, {S}))
@@ -34,7 +34,7 @@ ENLARGED = enlarged(
     (image("x"), image("y"), scale("r"), point("w"), bias("b"), scalar("k", "c")),
     limits=(0, 0, 0, 0),
     free=FREE | {"c"},
-    roots=frozenset({"wide", "g"}),
+    roots=sorts("wide g"),
 ).steps("""
     wide, g = Resize((x, f), scales=(1, 1, 2))
     f, g = Conv((x, wide), kernel)
@@ -45,7 +45,7 @@ ENLARGED = enlarged(
 """An operator makes `f` of an image and `g` of the enlarged one: `f` is enlarged to `g`."""
 
 TWICE = enlarged(
-    "enlarged again, and pooled", (image("x"),), limits=(0, 0, 0), roots=frozenset({X, "pooled"})
+    "enlarged again, and pooled", (image("x"),), limits=(0, 0, 0), roots=sorts("x pooled")
 ).steps("""
     x = Resize(x, scales=(1, 1, 1) | (1, 1, 2) | (1, 1, 3) | (1, 1, 6))
     pooled = GlobalAveragePool(x) | GlobalMaxPool(x)
@@ -62,7 +62,7 @@ def _scales(*factors: int) -> str:
 
 
 AGAIN = enlarged(
-    "enlarged by two factors", (image("x"),), exact=True, roots=frozenset({"wide"})
+    "enlarged by two factors", (image("x"),), limits=(0, 0, 0), exact=True, roots=sorts("wide")
 ).steps(f"""
     once = Resize(x, {_scales(2, 3, 4)})
     wide = Resize(once, {_scales(2, 3, 4)}) | Resize(x, {_scales(4, 6, 8, 9, 12, 16)})

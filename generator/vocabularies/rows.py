@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, cut, scalar
+from xflow.generator.vocabularies.common import OUT, X, cut, scalar, sorts
 from xflow.generator.vocabularies.means import ALL_MEANS
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -45,9 +45,9 @@ SLICE = Selector("a slice", True)
 PLACE = Selector("one place", False, Input("i", "place", "", (), dtype="INT64"))
 PLACES = Selector("places", True, Input("i", "places", "l", (3,), dtype="INT64"))
 
-selected = partial(Vocabulary, exact=False, ranks=(0, 1, 2), roots=frozenset({OUT}))
+selected = partial(Vocabulary, exact=False, ranks=(0, 1, 2), roots=sorts("out"))
 WEIGHT = Input("w", "weight", "m k", (4, 4))
-WEIGHTS = frozenset({"weight", "vector"})
+WEIGHTS = sorts("weight vector")
 
 
 def _tensor(name: str) -> Input:
@@ -74,7 +74,7 @@ def _operands(selector: Selector) -> Vocabulary:
             *selector.inputs,
         ),
         limits=(0, 0, 0, 0),
-        free=frozenset({"line", "vector", "c"}) | selector.free,
+        free=sorts("line vector c") | selector.free,
     ).steps(f"""
         rows, out = {selector.of("(x, made)", 1)}
         less_plane, less_column = {selector.of("(plane, column)", 1)}
@@ -127,7 +127,7 @@ def _layers(selector: Selector) -> Vocabulary:
         ),
         limits=(0, 0, 0, 0),
         free=WEIGHTS | selector.free,
-        roots=frozenset({OUT, "one less", "part of rows"}),
+        roots=sorts("out one_less part_of_rows"),
         reals={SYMBOL: "epsilon"},
     ).steps(
         f"""
@@ -204,7 +204,7 @@ def _heads(selector: Selector) -> Vocabulary:
         free=selector.free,
         exact=True,
         ranks=(0,),
-        roots=frozenset({OUT, "some flat", "some heads", "some last"}),
+        roots=sorts("out some_flat some_heads some_last"),
         by_example=True,
     ).steps(
         f"""

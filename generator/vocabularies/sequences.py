@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from xflow.core.registry import Attributes
-from xflow.generator.vocabularies.common import OUT, X, either, scalar, stages, tensors
+from xflow.generator.vocabularies.common import OUT, X, either, scalar, sorts, stages, tensors
 from xflow.generator.vocabularies.convolutions import BIAS, KERNEL, C
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -63,7 +63,7 @@ CONVOLUTIONS = stages(
     "convolutions of sequences",
     (_sequence("x"), Input("w", KERNEL, "O I K", (C, C, EXTENT)), BIASES),
     limits=(1, 1, 1, 1),
-    free=frozenset({KERNEL, BIAS}),
+    free=sorts("kernel bias"),
     exact=True,
 ).steps(
     """
@@ -84,7 +84,7 @@ COLUMNS = stages(
         BIASES,
     ),
     limits=(1, 1, 1, 1),
-    free=frozenset({KERNEL, BIAS}),
+    free=sorts("kernel bias"),
     exact=True,
 ).steps(
     """
@@ -134,7 +134,7 @@ def _laws(
         limits=(1, 1, 1, 1),
         free=free,
         exact=False,
-        roots=frozenset({X, IMAGE, OUT, MADE}),
+        roots=sorts("x image out made"),
     ).steps(
         """
         x = Squeeze(image, axes=(2,))
@@ -160,7 +160,7 @@ FUNCTIONS = _laws(
         out = Elementwise(x, scale | column)
         made = Elementwise(image, scale_of_images | column_of_images)
     """,
-    free=frozenset({"scale", "column", "number"}),
+    free=sorts("scale column number"),
 )
 
 

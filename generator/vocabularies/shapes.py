@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, cut, scalar, tensors
+from xflow.generator.vocabularies.common import X, cut, scalar, sorts, tensors
 from xflow.generator.vocabularies.parts import INNER
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -22,10 +22,10 @@ def _moved(
         name,
         (*inputs, scalar("k", "c")),
         limits=(0, 0, 0, 0),
-        free=frozenset({"c"}),
+        free=sorts("c"),
         exact=False,
         ranks=ranks,
-        roots=frozenset({X, "moved", "f", "g"}),
+        roots=sorts("x moved f g"),
     ).steps(moves, "f, g = Elementwise((x, moved), [(x, moved) | c])")
 
 
@@ -51,9 +51,9 @@ CHANNEL_SCALES = Vocabulary(
     "scales between transposes",
     tensors("x: x[N C H W]  vector: r[C]", N=2, C=3, H=4, W=5),
     limits=(1, 1, 1, 1),
-    free=frozenset({"vector"}),
+    free=sorts("vector"),
     exact=False,
-    roots=frozenset({"scaled", "f"}),
+    roots=sorts("scaled f"),
 ).steps("""
     last = Transpose(x, perm=(0, 2, 3, 1))
     image = Unsqueeze(vector, axes=(1, 2))
@@ -92,7 +92,7 @@ MASKS = Vocabulary(
     "masks",
     tensors("x: x[N H L K]  mask: y[1 1 1 K] z[N 1 1 K] u[L 1] v[K]", N=2, H=3, L=4, K=5),
     exact=False,
-    roots=frozenset({OUT}),
+    roots=sorts("out"),
 ).steps("""
     large = Expand(mask, shape=(4, 5) | (1, 1, 4, 5) | (2, 1, 4, 5) | (2, 3, 4, 5))
     out = Elementwise(x, mask | large)
@@ -107,7 +107,7 @@ def _corners(name: str, dims: str, ranks: tuple[int, ...]) -> Vocabulary:
     sizes = tuple(9 if place in (1, 2) else 2 for place in range(len(dims.split())))
     rows, columns = (cut(axis, (1, 2, 3), (6, 7, 8)) for axis in (1, 2))
     return Vocabulary(
-        name, (Input("x", X, dims, sizes),), ranks=ranks, roots=frozenset({"corner"})
+        name, (Input("x", X, dims, sizes),), ranks=ranks, roots=sorts("corner")
     ).steps(
         f"""
         some_rows = Slice(x, {rows})
@@ -148,10 +148,10 @@ GATHERED = Vocabulary(
         Input("i", "places", "*l", (3,), dtype="INT64"),
     ),
     limits=(0, 0, 0, 0),
-    free=frozenset({"weight", "vector"}),
+    free=sorts("weight vector"),
     exact=False,
     ranks=(1, 2),
-    roots=frozenset({"g"}),
+    roots=sorts("g"),
 ).steps("""
     rows = Gather(x, places, axis=0)
     f = Elementwise(x, [x | vector]) | MatMul(x, weight)
@@ -180,10 +180,10 @@ ROWS = Vocabulary(
         Input("b", "vector", "m", (3,)),
     ),
     limits=(0, 0, 0, 0),
-    free=frozenset({"weight", "vector"}),
+    free=sorts("weight vector"),
     exact=False,
     ranks=INNER.ranks,
-    roots=frozenset({"g"}),
+    roots=sorts("g"),
     reals={SYMBOL: "epsilon"},
 ).steps(
     *(

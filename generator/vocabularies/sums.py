@@ -5,7 +5,7 @@ A sum of products is a product of matrices, and moments and distances are sums o
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, stages, tensors
+from xflow.generator.vocabularies.common import X, sorts, stages, tensors
 from xflow.generator.vocabularies.parts import LAST, SECOND, Layout
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -19,7 +19,7 @@ MOMENTS = stages(
     (Input("x", X, "*B n", (3, 4)),),
     limits=(3,) * 7,
     ranks=BATCHES,
-    roots=frozenset({"variance"}),
+    roots=sorts("variance"),
 ).steps(f"""
     two = 2
     mean = ReduceMean(x, {ROWS})
@@ -36,7 +36,7 @@ ONES = stages(
     "sums as products by ones",
     tensors("x: x[*B n m]  vector: v[m]", B=2, n=N, m=M),
     limits=(1,) * 4,
-    free=frozenset({"vector"}),
+    free=sorts("vector"),
     ranks=(0, 1, 2),
     by_example=True,
     searched=False,
@@ -75,7 +75,7 @@ MERGED = stages(
     "projections of merged heads",
     tensors("x: x[B h S D]  weight: w[h D K]", B=2, h=HEADS, S=N, D=D, K=M),
     limits=(1,) * 5,
-    free=frozenset({"weight"}),
+    free=sorts("weight"),
     by_example=True,
 ).steps(f"""
     turned = Transpose(x, perm=(0, 2, 1, 3))
@@ -90,7 +90,7 @@ TWO = stages(
     tensors("x: x[*B 1] y[*B 1]", B=3),
     limits=(0,) * 4,
     ranks=BATCHES,
-    literal=frozenset({"Slice"}),
+    literal=sorts("Slice"),
     searched=False,
 ).steps("""
     both = Concat(x, x, axis=1)

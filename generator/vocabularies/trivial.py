@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, anywhere, either
+from xflow.generator.vocabularies.common import X, anywhere, either, sorts
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 
@@ -16,7 +16,7 @@ def _of_extent_one(
         (Input("x", X, dims, sizes),),
         limits=(0, 0),
         ranks=ranks,
-        roots=frozenset({X, "gone"}),
+        roots=sorts("x gone"),
     ).steps(f"""
         x = ReduceSum(x, {kept}) | ReduceMean(x, {kept}) | ReduceMax(x, {kept})
         gone = ReduceSum(x, {gone}) | ReduceMean(x, {gone}) | ReduceMax(x, {gone})

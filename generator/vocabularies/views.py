@@ -5,7 +5,7 @@ Exporters write the same view as a Reshape, a Squeeze or an Unsqueeze.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import OUT, X, stages, tensors
+from xflow.generator.vocabularies.common import X, sorts, stages, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 EXTENTS = {"n": 3, "m": 5}
@@ -24,7 +24,7 @@ def _single(dims: str, axes: tuple[int, ...], *, gone: bool) -> Vocabulary:
         f"axes {axes} {'of' if gone else 'put into'} {dims}",
         (Input("x", X, dims, sizes),),
         limits=(0, 0),
-        roots=frozenset({OUT}),
+        roots=sorts("out"),
         by_example=True,
         searched=False,
     ).steps(f"out = {view}(x, axes={axes}) | Reshape(x, shape={tuple(shape)})")
@@ -65,7 +65,7 @@ def _split(dims: str, sizes: tuple[int, ...]) -> Vocabulary:
             Input("b", "vector", "M", (heads * depth,)),
         ),
         limits=(1,) * 3,
-        free=frozenset({"vector"}),
+        free=sorts("vector"),
         by_example=True,
     ).steps(f"""
         f = Elementwise(x, vector)
@@ -83,7 +83,7 @@ GATHERED = stages(
         Input("j", "some", "k", (4,), dtype="INT64"),
     ),
     limits=(1,) * 3,
-    free=frozenset({"places", "some"}),
+    free=sorts("places some"),
     ranks=(0, 1, 2, 3),
 ).steps("""
     rows = Gather(x, places, axis=0)
@@ -95,7 +95,7 @@ FLAT = stages(
     "convolutions of one pixel as products",
     tensors("x: x[N C H W]  kernel: w[O C 1 1]", N=2, C=3, H=5, W=7, O=4),
     limits=(1,) * 4,
-    free=frozenset({"kernel"}),
+    free=sorts("kernel"),
     by_example=True,
     searched=False,
 ).steps("""
@@ -109,7 +109,7 @@ KERNELS = stages(
     "kernels of one pixel multiplied",
     tensors("x: x[N C H W]  first: w[M C 1 1]  second: v[O M 1 1]", N=2, C=3, H=5, W=7, M=6, O=4),
     limits=(4,) * 3,
-    free=frozenset({"first", "second"}),
+    free=sorts("first second"),
     by_example=True,
 ).steps("""
     matrix = Reshape(first, shape=(6, 3))
