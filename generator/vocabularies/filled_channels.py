@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.generator.vocabularies.common import X, cut, either, sorts
-from xflow.generator.vocabularies.convolutions import BIAS, KERNEL, S, of_images
+from xflow.generator.vocabularies.common import X, cut, either, sorts, tensors
+from xflow.generator.vocabularies.convolutions import S, of_images
 from xflow.generator.vocabularies.padded_channels import CONV, STEPS, zeros
 from xflow.generator.vocabularies.pools import WINDOW
 from xflow.generator.vocabulary import Family, Input
@@ -21,7 +21,7 @@ FEW, MANY = 3, (4, 5, 6)
 """Channels that there are, and that there are with zeros behind."""
 MORE = [many - FEW for many in MANY]
 IMAGE = Input("x", X, "N D *S", (2, FEW, S))
-WEIGHTS = (Input("w", KERNEL, "O I *R", (FEW, FEW, 3)), Input("b", BIAS, "O", (FEW,)))
+WEIGHTS = tensors("kernel: w[O I *R]  bias: b[O]", O=FEW, I=FEW, R=3)
 
 filled = partial(of_images, limits=(1, 2, 2, 2), roots=sorts("out made"), by_example=True)
 """Biases have as many elements as there are channels."""
@@ -43,7 +43,7 @@ POOLS = filled("pools of images that are padded with channels", (IMAGE,), exact=
 )
 DEPTHWISE = filled(
     "depthwise convolutions of images that are padded with channels",
-    (IMAGE, Input("w", KERNEL, "C 1 *R", (FEW, 1, 3)), Input("b", BIAS, "C", (FEW,))),
+    (IMAGE, *tensors("kernel: w[C 1 *R]  bias: b[C]", C=FEW, R=3)),
 ).steps(
     IMAGES,
     f"out = Conv(x, kernel, [bias], {STEPS}, group={FEW})",

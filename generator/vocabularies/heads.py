@@ -15,7 +15,7 @@ from xflow.generator.vocabularies.attention_inputs import (
     attended,
     masks,
 )
-from xflow.generator.vocabularies.common import X, sorts, stages
+from xflow.generator.vocabularies.common import X, sorts, stages, tensors
 from xflow.generator.vocabularies.packed_heads import (
     PARTS,
     PLACES,
@@ -103,8 +103,7 @@ def _projected(name: str, *, by_slice: bool, biased: bool) -> Vocabulary:
     return attended(
         name,
         (
-            Input("x", X, "B S K", (BATCH, QUERIES, INNER)),
-            Input("w", "weight", "K M", (INNER, PARTS * width)),
+            *tensors("x: x[B S K]  weight: w[K M]", B=BATCH, S=QUERIES, K=INNER, M=PARTS * width),
             *((Input("b", "bias", "M", (PARTS * width,)),) if biased else ()),
             *(place(letter, f"place of {sort}") for letter, sort in places),
             *(SELF_MASKS if by_slice else ()),

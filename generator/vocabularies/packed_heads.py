@@ -156,12 +156,9 @@ def _rows_of(source: str, result: str) -> str:
 
 PROJECTED = attended(
     "packed projections",
-    (
-        Input("x", X, "B S K", (BATCH, QUERIES, INNER)),
-        Input("w", "weight", "K M", (INNER, PARTS * PART)),
-        Input("y", "packed", "B S M", (BATCH, QUERIES, PARTS * PART)),
-        Input("b", "bias", "M", (PARTS * PART,)),
-        place("i"),
+    tensors(
+        "x: x[B S K]  weight: w[K M]  packed: y[B S M]  bias: b[M]  place: i[] INT64",
+        **{"B": BATCH, "S": QUERIES, "K": INNER, "M": PARTS * PART},
     ),
     limits=(4,) * 5,
     free=sorts("weight bias place"),

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import X, cut, either, sorts
+from xflow.generator.vocabularies.common import X, cut, either, sorts, tensors
 from xflow.generator.vocabularies.convolutions import (
     BIAS,
     FREE,
@@ -128,7 +128,7 @@ DEEPER_KERNELS = of_parts(
 
 SOME_KERNELS = of_parts(
     "parts of kernels",
-    (image("x"), Input("w", KERNEL, "O I *R", (C + 2, C, 3)), Input("b", BIAS, "O", (C + 2,))),
+    (image("x"), *tensors("kernel: w[O I *R]  bias: b[O]", O=C + 2, I=C, R=3)),
     limits=(1, 2, 0),
     by_example=True,
 ).steps(f"""

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from xflow.generator.vocabularies.common import either, scalar, sorts
+from xflow.generator.vocabularies.common import either, scalar, sorts, tensors
 from xflow.generator.vocabularies.convolutions import FREE, SPATIAL, C, S, bias, image, point, scale
-from xflow.generator.vocabulary import Family, Input, Vocabulary
+from xflow.generator.vocabulary import Family, Vocabulary
 
 enlarged = partial(Vocabulary, exact=False, ranks=SPATIAL)
 
 GATES = enlarged(
     "a pixel for the whole image",
-    (
-        image("x"),
-        Input("g", "pixel", "N C *1", (2, C, 1)),
-        Input("r", "pixel", "1 C *1", (1, C, 1)),
-    ),
+    (image("x"), *tensors("pixel: g[N C *1] r[1 C *1]", N=2, C=C)),
     roots=sorts("wide out"),
 ).steps(f"""
     wide = Resize(pixel, scales=(1, 1, {S})) | Resize(pixel, scales=(2, 1, {S}))

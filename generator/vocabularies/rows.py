@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import OUT, X, cut, scalar, sorts
+from xflow.generator.vocabularies.common import OUT, X, cut, scalar, sorts, tensors
 from xflow.generator.vocabularies.means import ALL_MEANS
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -66,9 +66,7 @@ def _operands(selector: Selector) -> Vocabulary:
         (
             _tensor("x"),
             _tensor("y"),
-            Input("p", "plane", "*1 n m", (1, 4, 4)),
-            Input("t", "line", "*1 1 m", (1, 1, 4)),
-            Input("u", "column", "*B n 1", (2, 4, 1)),
+            *tensors("plane: p[*1 n m]  line: t[*1 1 m]  column: u[*B n 1]", n=4, m=4, B=2),
             _vector("b"),
             scalar("k", "c"),
             *selector.inputs,
@@ -196,9 +194,10 @@ def _heads(selector: Selector) -> Vocabulary:
     return selected(
         f"heads of {selector.name}",
         (
-            Input("x", "merged", "B n m", (BATCH, LENGTH, HEADS * DEPTH)),
-            Input("y", "split", "B n h d", (BATCH, LENGTH, HEADS, DEPTH)),
-            Input("z", "turned", "B h n d", (BATCH, HEADS, LENGTH, DEPTH)),
+            *tensors(
+                "merged: x[B n m]  split: y[B n h d]  turned: z[B h n d]",
+                **{"B": BATCH, "n": LENGTH, "m": HEADS * DEPTH, "h": HEADS, "d": DEPTH},
+            ),
             *selector.inputs,
         ),
         free=selector.free,

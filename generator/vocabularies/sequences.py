@@ -78,11 +78,7 @@ CONVOLUTIONS = stages(
 
 COLUMNS = stages(
     "convolutions of one column",
-    (
-        Input("x", X, "N C L 1", (2, C, LENGTH, 1)),
-        Input("w", KERNEL, "O I K 1", (C, C, EXTENT, 1)),
-        BIASES,
-    ),
+    (*tensors("x: x[N C L 1]  kernel: w[O I K 1]", N=2, C=C, L=LENGTH, O=C, I=C, K=EXTENT), BIASES),
     limits=(1, 1, 1, 1),
     free=sorts("kernel bias"),
     exact=True,
@@ -148,11 +144,7 @@ def _laws(
 
 FUNCTIONS = _laws(
     "functions of the elements of a row",
-    (
-        Input("r", "scale", "1 C 1", (1, C, 1)),
-        Input("s", "column", "C 1", (C, 1)),
-        scalar("k", "number"),
-    ),
+    (*tensors("scale: r[1 C 1]  column: s[C 1]", C=C), scalar("k", "number")),
     """
         scale_of_images = Unsqueeze(scale, axes=(2,))
         column_of_images = Unsqueeze(column, axes=(1,))

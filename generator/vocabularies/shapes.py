@@ -143,9 +143,7 @@ GATHERED = Vocabulary(
     "gathered rows",
     (
         *_two("n m", 4, 4),
-        Input("w", "weight", "n m", (4, 4)),
-        Input("b", "vector", "m", (4,)),
-        Input("i", "places", "*l", (3,), dtype="INT64"),
+        *tensors("weight: w[n m]  vector: b[m]  places: i[*l] INT64", n=4, m=4, l=3),
     ),
     limits=(0, 0, 0, 0),
     free=sorts("weight vector"),
@@ -174,10 +172,7 @@ ROWS = Vocabulary(
     (
         INNER.input("x"),
         INNER.input("y"),
-        Input("k", "matrix", "*B n m", (2, 3, 3)),
-        Input("w", "weight", "n m", (3, 3)),
-        Input("a", "vector", "m", (3,)),
-        Input("b", "vector", "m", (3,)),
+        *tensors("matrix: k[*B n m]  weight: w[n m]  vector: a[m] b[m]", B=2, n=3, m=3),
     ),
     limits=(0, 0, 0, 0),
     free=sorts("weight vector"),

@@ -77,11 +77,7 @@ def _split(dims: str, sizes: tuple[int, ...]) -> Vocabulary:
 
 GATHERED = stages(
     "places of places",
-    (
-        Input("x", X, "v *D", (7, 4)),
-        Input("i", "places", "n", (5,), dtype="INT64"),
-        Input("j", "some", "k", (4,), dtype="INT64"),
-    ),
+    tensors("x: x[v *D]  places: i[n] INT64  some: j[k] INT64", v=7, D=4, n=5, k=4),
     limits=(1,) * 3,
     free=sorts("places some"),
     ranks=(0, 1, 2, 3),
