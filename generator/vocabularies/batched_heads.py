@@ -48,7 +48,7 @@ ONE_HEAD = attended(
     mask_of_each = Expand(line, shape=({BATCH}, {QUERIES}, {KEYS}))
     mask_of_heads = Unsqueeze(mask_of_each, axes=(1,))
     out = Attention(query, key, value, [mask | mask_of_heads], scale=1 | SYMBOL, {SINGLE})
-""",
+    """,
 )
 """Products of rank 3. Keys that were turned to be columns are turned back."""
 

@@ -6,24 +6,19 @@ makes of `means`.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, sorts, tensors
-from xflow.generator.vocabulary import Input, Vocabulary
+from functools import partial
 
-WEIGHT, VECTOR = "weight", "vector"
-SIZES = (2, 4, 4)
-MEANS = Vocabulary(
+from xflow.generator.vocabularies.common import sorts, tensors
+from xflow.generator.vocabulary import Vocabulary
+
+averaged = partial(
+    Vocabulary, free=sorts("weight vector"), exact=False, ranks=(1, 2, 3), roots=sorts("out")
+)
+
+MEANS = averaged(
     "means of all rows",
-    (
-        Input("x", X, "N *S m", SIZES),
-        Input("y", X, "N *S m", SIZES),
-        Input("w", WEIGHT, "m k", (4, 4)),
-        Input("b", VECTOR, "m", (4,)),
-    ),
+    tensors("x: x[N *S m] y[N *S m]  weight: w[m k]  vector: b[m]", N=2, S=4, m=4, k=4),
     limits=(0, 0, 0, 0),
-    free=sorts("weight vector"),
-    exact=False,
-    ranks=(1, 2, 3),
-    roots=sorts("out"),
 ).steps("""
     means = ReduceMean(x, axes=(1,), keepdims=0 | 1)
     made = MatMul(x, weight) | Add(x, vector | x) | Mul(x, vector)
@@ -31,17 +26,9 @@ MEANS = Vocabulary(
     out = MatMul(means, weight) | Add(means, vector | means) | Mul(means, vector)
 """)
 
-PIXELS = Vocabulary(
+PIXELS = averaged(
     "means of pixels",
-    (
-        Input("x", X, "N C *S", SIZES),
-        Input("v", WEIGHT, "O I *1", (4, 4, 1)),
-        Input("b", VECTOR, "O", (4,)),
-    ),
-    free=sorts("weight vector"),
-    exact=False,
-    ranks=(1, 2, 3),
-    roots=sorts("out"),
+    tensors("x: x[N C *S]  weight: v[O I *1]  vector: b[O]", N=2, C=4, S=4, O=4, I=4),
 ).steps("""
     means = GlobalAveragePool(x)
     made = Conv(x, weight, [vector])
@@ -50,11 +37,11 @@ PIXELS = Vocabulary(
 
 FIRST, LAST = "axes=(2, 3)", "axes=(1, 2)"
 """The axes of pixels with channels first, and last."""
-TURNED_MEANS = Vocabulary(
+TURNED_MEANS = averaged(
     "means of transposed images",
     tensors("last: x[N H W C]  first: y[N C H W]", N=2, H=3, W=4, C=5),
-    exact=False,
-    roots=sorts("out"),
+    free=frozenset(),
+    ranks=(0,),
 ).steps(f"""
     made = Transpose(last, perm=(0, 3, 1, 2))
     other = Transpose(first, perm=(0, 2, 3, 1))

@@ -56,7 +56,7 @@ def _normalization(name: str, op: str, text: str, arities: tuple[int, ...]) -> V
         inverse = Reciprocal(root) | Pow(shifted, exponent)
         scaled = Mul(normal, vector)
         out = Add(normal | scaled, vector)
-    """,
+        """,
         text,
         whole,
     )
