@@ -62,9 +62,9 @@ def tensors(text: str, **extents: int) -> tuple[Input, ...]:
     return tuple(made)
 
 
-def anywhere(name: str, *, positive: bool = False) -> Input:
-    """An input of any shape."""
-    return Input(name, X, "...", (5,), positive=positive)
+def anywhere(name: str, sort: str = X, *, positive: bool = False, sign: str = "") -> Input:
+    """An input of any shape; for `sign` see `Input.sign`."""
+    return Input(name, sort, "...", (5,), positive=positive, sign=sign)
 
 
 def scalar(name: str, sort: str, *, sign: str = "") -> Input:

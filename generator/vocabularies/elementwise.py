@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xflow.generator.vocabularies.common import anywhere, sorts
-from xflow.generator.vocabulary import Family, Input, Vocabulary
+from xflow.generator.vocabulary import Family, Vocabulary
 
 ELEMENTWISE = Family(
     "elementwise",
@@ -27,7 +27,7 @@ ELEMENTWISE = Family(
         ),
         Vocabulary(
             "scales and shifts",
-            (anywhere("x"), Input("k", "scale", "...", (5,)), Input("c", "shift", "...", (5,))),
+            (anywhere("x"), anywhere("k", "scale"), anywhere("c", "shift")),
             limits=(1, 1, 1),
             free=sorts("scale shift"),
             exact=False,

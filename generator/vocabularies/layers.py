@@ -151,7 +151,7 @@ SUMS = tuple(
 
 SCALES = Vocabulary(
     "inputs and their scales",
-    (anywhere("x"), Input("a", WEIGHT, "...", (5,))),
+    (anywhere("x"), anywhere("a", WEIGHT)),
     limits=(2, 2, 0),
     free=sorts("weight"),
 ).steps("""

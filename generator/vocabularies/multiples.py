@@ -6,21 +6,18 @@ scale that is known: a constant, or one that an analysis shows to be positive.
 
 from __future__ import annotations
 
-from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import X, scalar, sorts, stages
-from xflow.generator.vocabularies.convolutions import SPATIAL, C, S
-from xflow.generator.vocabularies.parts import LAST, SECOND, Layout
-from xflow.generator.vocabulary import Family, Input, Vocabulary
+from dataclasses import replace
 
-SCALE = "scale"
+from xflow.generator.production import SYMBOL
+from xflow.generator.vocabularies.common import anywhere, scalar, sorts, stages
+from xflow.generator.vocabularies.convolutions import SPATIAL, flat, image
+from xflow.generator.vocabularies.parts import LAST, SECOND, Layout
+from xflow.generator.vocabularies.pools import WINDOW
+from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 ANYWHERE = stages(
     "functions of positive multiples",
-    (
-        Input("x", X, "...", (5,)),
-        Input("y", X, "...", (5,)),
-        Input("s", SCALE, "...", (5,), sign="> 0"),
-    ),
+    (anywhere("x"), anywhere("y"), anywhere("s", "scale", sign="> 0")),
     limits=(1,) * 4,
     free=sorts("scale"),
     roots=sorts("out scale"),
@@ -38,7 +35,7 @@ ANYWHERE = stages(
 
 SYMBOLS = stages(
     "functions of multiples by a positive number",
-    (Input("x", X, "...", (5,)), Input("y", X, "...", (5,))),
+    (anywhere("x"), anywhere("y")),
     limits=(1,) * 4,
     reals={SYMBOL: "a"},
     signs={"a": "> 0"},
@@ -54,7 +51,7 @@ def _reduced(layout: Layout) -> Vocabulary:
     """Reductions of multiples; sums of magnitudes of any, and extremes by what is not negative."""
     way = f"axes=({layout.axis},), keepdims=1"
     column = layout.column("u", "column")
-    line = Input("s", SCALE, column.dims, column.sizes, sign="> 0")
+    line = Input("s", "scale", column.dims, column.sizes, sign="> 0")
     return stages(
         f"reductions of multiples along {layout.name}",
         (layout.input("x"), column, line),
@@ -98,21 +95,16 @@ def _squared(layout: Layout) -> Vocabulary:
     """)
 
 
-WINDOWS = "kernel_shape=(3,), pads=(1, 0), strides=(2,)"
 POOLED = stages(
     "pools of positive multiples",
-    (
-        Input("x", X, "N C *S", (2, C, S)),
-        Input("s", SCALE, "C *1", (C, 1), sign="> 0"),
-        scalar("k", SCALE, sign="> 0"),
-    ),
+    (image("x"), replace(flat("s", "scale"), sign="> 0"), scalar("k", "scale", sign="> 0")),
     limits=(0,) * 4,
     free=sorts("scale"),
     ranks=SPATIAL,
 ).steps(f"""
     scaled = Mul(x, scale)
-    pooled = MaxPool(x, {WINDOWS}) | GlobalMaxPool(x)
-    out = MaxPool(scaled, {WINDOWS}) | GlobalMaxPool(scaled) | Mul(pooled, scale)
+    pooled = MaxPool(x, {WINDOW}) | GlobalMaxPool(x)
+    out = MaxPool(scaled, {WINDOW}) | GlobalMaxPool(scaled) | Mul(pooled, scale)
 """)
 
 MULTIPLES = Family(
