@@ -156,6 +156,9 @@ UNDERSTOOD = [
         kernel_shape=[4],
     ),
     node("ConvTranspose", ((1, 2, 3), (2, 1, 4)), 11, output_padding=[1], strides=[3]),
+    node("Upsample", ((1, 2, 2, 3),), 7, scales=[1.0, 1.0, 3.0, 2.0]),
+    node("Upsample", ((1, 2, 3),), 9, {1: floats(1, 1, 4)}, mode="nearest"),
+    node("Resize", ((1, 2, 3),), 10, {1: floats(1, 1, 3)}),
     node("Resize", ((1, 2, 3),), 11, {1: floats(), 2: floats(1, 1, 3)}),
     node("Resize", ((1, 2, 1),), 13, {1: floats(), 2: floats(1, 1, 3)}, mode="nearest"),
     node(
@@ -247,6 +250,8 @@ NOT_UNDERSTOOD = [
     node("Conv", ((1, 2, 5), (3, 2, 2)), 11, kernel_shape=[3]),
     node("ReduceSum", ((2, 3), (1,)), 13),
     node("MaxPool", ((1, 2, 6),), 12, None, 2, kernel_shape=[3]),
+    node("Resize", ((1, 2, 3),), 10, {1: floats(1, 1, 1.5)}),
+    node("Upsample", ((1, 2, 3),), 9, {1: floats(1, 1, 2)}, mode="linear"),
     node("Resize", ((1, 2, 3),), 13, {1: floats(), 2: floats(1, 1, 1.5)}),
     node("Resize", ((1, 2, 3),), 13, {1: floats(), 2: floats(1, 1, 2)}, mode="linear"),
     node("Resize", ((1, 2, 3),), 13, {1: floats(), 2: floats(1, 1, 2)}, nearest_mode="floor"),

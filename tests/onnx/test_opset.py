@@ -266,8 +266,45 @@ def test_attributes_that_became_inputs_are_moved_in_arithmetic_on_shapes(name: s
     np.testing.assert_allclose(after, before / (1 + np.exp(-before)), rtol=1e-5, atol=1e-5)
 
 
+ENLARGED = {
+    "a factor of 7": (7, 'y = Upsample<mode = "linear", scales = [1.0, 1.0, 1.0, 2.7]>(x)'),
+    "one of 9": (9, "y = Upsample(x, scales)"),
+    "that is computed": (9, "one = Constant<value = float {1}>() s = Mul(given, one) "
+                         "y = Upsample(x, s)"),
+    "10": (10, 'y = Resize<mode = "nearest">(x, scales)'),
+    "linear": (10, 'y = Resize<mode = "linear">(x, scales)'),
+    "smaller": (10, 'y = Resize<mode = "linear">(x, halves)'),
+    "whole": (9, 'y = Upsample<mode = "nearest">(x, whole)'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENLARGED)
+def test_images_are_enlarged_as_before_at_a_newer_opset(name: str) -> None:
+    """Also with what is no number, and by factors that are not whole."""
+    opset, body = ENLARGED[name]
+    source = onnx.parser.parse_model(
+        f'<ir_version: 4, opset_import: ["" : {opset}]> g (float[1, 2, 5, 7] x, float[4] given)'
+        " => (float[a, b, c, d] y) <float[4] scales = {1, 1, 1.3, 2.7},"
+        f"float[4] halves = {{1, 1, 0.5, 0.7}}, float[4] whole = {{1, 1, 3, 2}}> {{ {body} }}"
+    )
+    assert not ceiling(imported(source), target=24).obstacle
+    result = raised(source)
+    node = next(node for node in result.graph if node.op_type == "Resize")
+    assert node.attributes.get_string("coordinate_transformation_mode") == "asymmetric"
+    x = np.random.default_rng(0).standard_normal((1, 2, 5, 7), np.float32)
+    x[0, 0, 1, 2:4] = np.nan, np.inf
+    feeds = {"x": x, "given": np.asarray([1, 1, 1.3, 2.7], np.float32)}
+    before, after = (
+        onnxruntime.InferenceSession(proto.SerializeToString()).run(None, feeds)[0]
+        for proto in (source, ir.to_proto(result))
+    )
+    with np.errstate(over="ignore"):
+        swish = before / (1 + np.exp(-before))
+    np.testing.assert_allclose(after, swish, rtol=1e-5, atol=1e-6)
+
+
 OBSTACLES = {
-    "an operator that has gone": ('y = Upsample<mode = "nearest">(x, scales)', "Upsample", 9),
+    "one that ONNX does not define": ("y = Resize(x, halves)", "Resize", 10),
     "one whose axis came to mean something else": ("y = Hardmax<axis = 1>(x)", "Hardmax", 12),
 }
 """Nodes, the operator that stands in the way, and how far the opset can be raised nevertheless."""
@@ -277,8 +314,9 @@ OBSTACLES = {
 def test_an_operator_without_a_counterpart_keeps_the_whole_model_where_it_is(name: str) -> None:
     body, operator, opset = OBSTACLES[name]
     text = (
-        '<ir_version: 4, opset_import: ["" : 9]> g (float[2, 3, 4] x) => (float[a, b, c] z)'
-        "<float[3] scales = {1, 1, 1}>" + f"{{ {body} s = Sigmoid(y) z = Mul(y, s) }}"
+        f'<ir_version: 4, opset_import: ["" : {min(opset, 10)}]> g (float[2, 3, 4] x)'
+        " => (float[a, b, c] z) <float[3] halves = {1, 1, 0.5}>"
+        f"{{ {body} s = Sigmoid(y) z = Mul(y, s) }}"
     )
     source = onnx.parser.parse_model(text)
     assert ceiling(imported(source)).opset == opset
@@ -286,7 +324,7 @@ def test_an_operator_without_a_counterpart_keeps_the_whole_model_where_it_is(nam
     with pytest.raises(UnwritableError, match=operator):
         raised(source)
     result = optimized(source, target_opset=24)
-    assert result.model.opset_imports[""] == 9
+    assert result.model.opset_imports[""] == 10
     assert any(operator in message and "kept" in message for message in result.report.messages)
 
 

@@ -22,7 +22,7 @@ from xflow.onnx.copying import copy_attribute, copy_meta, describe
 from xflow.onnx.freeze import CONSTANTS
 from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import captured_values, sorted_nodes, subgraphs
-from xflow.onnx.opset import Raising, current_opset
+from xflow.onnx.opset import Raising, Renewal, current_opset
 from xflow.onnx.sizes import WITH_INTEGERS, Dimensions, Places, SizeWriter, Told, places
 from xflow.onnx.types import UNKNOWN
 from xflow.onnx.writer import Plan, UnwritableError, Writer, foreign_domains
@@ -324,11 +324,11 @@ class _ModelWriter(Writer):
 
     def stays(self, node: ir.Node) -> bool:
         """Whether a node of the model may be copied at the opset that is written."""
-        return self.raising is None or self.raising.stays(node) or bool(self.moved(node))
+        return self.raising is None or self.raising.stays(node) or self.renewed(node) is not None
 
-    def moved(self, node: ir.Node) -> Mapping[str, Sequence[int]]:
-        """The attributes that become inputs when a node is copied, see `Raising.moved`."""
-        return {} if self.raising is None else self.raising.moved(node)
+    def renewed(self, node: ir.Node) -> Renewal | None:
+        """What else a node that is copied becomes at the opset that is written."""
+        return None if self.raising is None else self.raising.renewed(node)
 
     def plan_copy(self, node: Node, source: ir.Node, *, inherit: bool) -> Plan:
         """How to write `node` as a copy of a node of the model, with other inputs."""
@@ -419,18 +419,21 @@ class _ModelWriter(Writer):
                 inputs.append(self.parameter(array, value.name or "parameter"))
             else:
                 inputs.append(self.made[self.imported.values[value]])
-        moved = self.moved(source)
-        for name, numbers in moved.items():
-            inputs.append(self.parameter(np.asarray(numbers, np.int64), f"{source.name}_{name}"))
+        renewed = self.renewed(source) or Renewal(source.op_type)
+        for position, name, array in renewed.inputs:
+            inputs.insert(position, self.parameter(array, f"{source.name}_{name}"))
         outer = {value: self.made[next(given)] for value in captured_values(source)}
         copy = ir.Node(
             source.domain,
-            source.op_type,
+            renewed.op_type,
             inputs,
             [
-                copy_attribute(attribute, outer)
-                for name, attribute in source.attributes.items()
-                if name not in moved
+                *(
+                    copy_attribute(attribute, outer)
+                    for name, attribute in source.attributes.items()
+                    if name not in renewed.dropped
+                ),
+                *(ir.AttrString(name, value) for name, value in renewed.attributes.items()),
             ],
             overload=source.overload,
             num_outputs=len(source.outputs),

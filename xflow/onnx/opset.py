@@ -4,12 +4,13 @@ Nodes of the model stay as they are where their operator means the same in the n
 schema is the same one, or where the converter of the onnx package leaves the node alone and the
 registry, if it knows the operator, writes it alike in both. What the registry understands is
 otherwise written anew, by its own declaration; of other operators, attributes may have become
-inputs. Anything else stands in the way.
+inputs, and a Resize says in attributes what was the only way before. Anything else stands in the
+way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -22,10 +23,11 @@ from onnx import version_converter
 from xflow.core.errors import ShapeError, SizeError, UsageError
 from xflow.core.graph import Graph
 from xflow.core.node import Value
-from xflow.core.registry import OnnxCall, Operator
+from xflow.core.registry import Array, OnnxCall, Operator
 from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import constant_tensor, subgraphs
 from xflow.ops import operators
+from xflow.ops.resize import MODES, RESIZE, SCALES, UPSAMPLE
 from xflow.rewriting.replacement import Replacements, apply_replacements, without_any
 
 
@@ -51,6 +53,19 @@ MOVED: Mapping[str, Sequence[str]] = {
     },
 }
 """Attributes that became inputs behind the first one and nothing else, by operator, in order."""
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """What a node becomes at a newer opset, in which its operator says the same in other words."""
+
+    op_type: str
+    inputs: Sequence[tuple[int, str, Array]] = ()
+    """Constants that become inputs: the position, a name, and the data, in order."""
+    dropped: Collection[str] = ()
+    """Attributes that it has no more."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Attributes that it has besides."""
 
 
 @dataclass(frozen=True)
@@ -133,15 +148,50 @@ class Raising:
             return True
         if node in self.imported.positions:
             return self._written(node, self.target) is not None
-        return bool(self.moved(node))
+        return self.renewed(node) is not None
 
-    def moved(self, node: ir.Node) -> Mapping[str, Sequence[int]]:
-        """The attributes of a node that are inputs at the new opset, by name, in their order.
+    def renewed(self, node: ir.Node) -> Renewal | None:
+        """How a node that the registry does not describe says the same at the new opset.
 
-        Of one that the registry does not describe, as in arithmetic on shapes; empty where nothing
-        is moved, or something else has changed, too.
+        By attributes that have become inputs, as in arithmetic on shapes, or by attributes that
+        name what was the only way before. None where more has changed, or nothing.
         """
-        return self._moved(node) or {}
+        moved = self._moved(node)
+        if moved:
+            arrays = [(name, np.asarray(numbers, np.int64)) for name, numbers in moved.items()]
+            inputs = [(k, name, array) for k, (name, array) in enumerate(arrays, 1)]
+            return Renewal(node.op_type, inputs, moved.keys())
+        return self._enlarged(node)
+
+    def _enlarged(self, node: ir.Node) -> Renewal | None:
+        """A Resize of the new opset for one of opset 10, or for an Upsample before that.
+
+        These take a place in the result for one of the input by a quotient. To the nearest element
+        they round it down where they enlarge; where they do not, ONNX does not say how.
+        """
+        version = node.version or self.opset
+        mode = node.attributes.get_string("mode", "nearest")
+        name = "Upsample" if version < RESIZE else "Resize"
+        if (
+            node.domain
+            or (node.op_type, len(node.inputs)) != (name, 1 if version < SCALES else 2)
+            or not UPSAMPLE <= version < MODES <= self.target
+            or node in self.imported.positions
+            or node.op_identifier() in self.imported.model.functions
+            or mode not in ("nearest", "linear")
+            or any(given.is_ref() for given in node.attributes.values())
+        ):
+            return None
+        inputs = [(1, "roi", np.zeros(0, np.float32))]
+        if version < SCALES:
+            scales = np.asarray(node.attributes["scales"].as_floats(), np.float32)
+            inputs.append((2, "scales", scales))
+        elif mode == "nearest" and node.op_type != "Upsample":  # which enlarges by definition
+            factors = self.imported.known.get(node.inputs[1]) if node.inputs[1] else None
+            if factors is None or not (factors >= 1).all():
+                return None
+        how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return Renewal("Resize", inputs, ["scales"], how)
 
     def _moved(self, node: ir.Node) -> Mapping[str, Sequence[int]] | None:
         """The same; None where something else has changed, or may have."""

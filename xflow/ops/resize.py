@@ -28,17 +28,22 @@ from xflow.ops.shape import Movement
 
 SILENT = frozenset({"cubic_coeff_a", "exclude_outside", "extrapolation_value", "antialias"})
 """Attributes that say nothing in the mode nearest."""
+UPSAMPLE, SCALES, RESIZE, MODES = 7, 9, 10, 11
+"""The opsets in which there was an Upsample, its factors became an input, it was called Resize, and
+elements of the result could be taken at other places than those that the index is divided to."""
 
 
 @register
 class Resize(Movement):
     """Every element ``scales[k]`` times in a row along each axis k: ``y[i] = x[i div s]``.
 
-    This is what ONNX's Resize to the nearest element does for whole factors.
+    This is what ONNX's Resize to the nearest element does for whole factors, and what Upsample does
+    before opset 10.
     """
 
     name = op_type = "Resize"
-    since = 11
+    also = ("Upsample",)
+    since = UPSAMPLE
     sorts = frozenset({REAL})
     attributes = declare(scales=AttributeSpec(Kind.INTS))
     examples = (
@@ -73,7 +78,11 @@ class Resize(Movement):
         return [result]
 
     def from_onnx(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
+        if call.opset < MODES:
+            return self._of_old(call)
         source, given = call.shapes[0], call.attributes
+        if call.op_type != self.op_type:
+            return None
         modes = ("mode", "coordinate_transformation_mode", "nearest_mode")
         known = {*modes, *SILENT, "axes", "keep_aspect_ratio_policy"}
         if source is None or set(given) - known or given.get("mode", "nearest") != "nearest":
@@ -91,11 +100,32 @@ class Resize(Movement):
         by_axis = dict(zip(axes, factors, strict=True))
         return {"scales": tuple(by_axis.get(k, 1) for k in range(len(source)))}, (0,)
 
+    def _of_old(self, call: OnnxCall) -> tuple[dict[str, Attribute], tuple[int, ...]] | None:
+        """The same before there were ways to round: the factors are an input, or an attribute.
+
+        An element of the result is that at the place below it; whole factors leave no other.
+        """
+        name = "Upsample" if call.opset < RESIZE else "Resize"
+        source, given = call.shapes[0], dict(call.attributes)
+        if call.op_type != name or source is None or given.pop("mode", "nearest") != "nearest":
+            return None
+        listed = given.pop("scales", None) if call.opset < SCALES else call.constants.get(1)
+        if listed is None or given:
+            return None
+        factors = _whole(np.asarray(listed))
+        return None if factors is None else ({"scales": tuple(factors)}, (0,))
+
     def to_onnx(
         self, attributes: Attributes, shapes: Sequence[Shape], opset: int
     ) -> OnnxCall | None:
         if not is_concrete(attributes):
             return None
+        if opset < MODES:
+            name = "Upsample" if opset < RESIZE else "Resize"
+            factors = [float(s) for s in integers(attributes, "scales")]
+            given = {"mode": "nearest", **({"scales": factors} if opset < SCALES else {})}
+            inputs = {} if opset < SCALES else {1: np.asarray(factors, dtype=np.float32)}
+            return OnnxCall(name, opset, "", given, tuple(shapes), inputs)
         plain = {
             "mode": "nearest",
             "coordinate_transformation_mode": "asymmetric",
@@ -112,14 +142,19 @@ def _factors(call: OnnxCall, extents: Sequence[object]) -> list[int] | None:
     if (scales.size > 0) == (wanted.size > 0):
         return None
     if scales.size:
-        found = [float(s) for s in scales.reshape(-1)]
-        return [int(s) for s in found] if all(s >= 1 and s.is_integer() for s in found) else None
+        return _whole(scales)
     known = literals([n for n in extents if isinstance(n, int)])
     target = [int(n) for n in wanted.reshape(-1)]
     if known is None or len(known) != len(target) or 0 in known:
         return None
     whole = all(m >= n and m % n == 0 for n, m in zip(known, target, strict=True))
     return [m // n for n, m in zip(known, target, strict=True)] if whole else None
+
+
+def _whole(scales: Array) -> list[int] | None:
+    """Factors that are whole numbers from 1 on; None for others."""
+    found = [float(s) for s in scales.reshape(-1)]
+    return [int(s) for s in found] if all(s >= 1 and s.is_integer() for s in found) else None
 
 
 def _repeats(call: OnnxCall, factors: Sequence[int]) -> bool:
