@@ -584,3 +584,48 @@ def test_positions_that_are_repeated_for_each_text_have_known_sizes() -> None:
           part = GatherND(table, at) y = Add(x, part) }""")
     assert operators(imported(model))["Add"] == 1
     assert imported(model).graph.outputs[0].shape == (symbol("n"), symbol("s"), 4)
+
+
+ENLARGED = {
+    "sizes": ("e = Resize<mode = "
+              '"linear">(p, none, none, sizes)', 11),
+    "no scales": ('e = Resize<mode = "linear">(p, , , sizes)', 18),
+    "whole factors": ('e = Resize<mode = "linear">(p, none, twice)', 11),
+    "omitted sizes": ('e = Resize<mode = "linear">(p, none, twice, )', 18),
+    "an older form": ('e = Resize<mode = "linear">(p, twice)', 10),
+    "repeated": ("e = Resize(p, none, none, sizes)", 13),
+}  # fmt: skip
+"""Ways to make an image of 2 h by 2 w pixels of one that is half as large, and their opsets."""
+
+
+@pytest.mark.parametrize("name", ENLARGED)
+def test_what_is_computed_behind_an_enlarged_image_is_known(name: str) -> None:
+    """The exporter of PyTorch computes its size from that of another one, as in each pyramid."""
+    body, opset = ENLARGED[name]
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 5, opset_import: ["" : {opset}]>
+        g (float[n, 2, h, w] p) => (float[n, 2, a, b] y)
+        <float[4] twice = {{1, 1, 2, 2}}, float[0] none = {{}}, int64[4] times = {{1, 1, 2, 2}}> {{
+            s = Shape(p)
+            sizes = Mul(s, times)
+            {body}
+            t = Transpose<perm = [0, 1, 3, 2]>(e)
+            u = Transpose<perm = [0, 1, 3, 2]>(t)
+            r = Relu(u)
+            y = Add(e, r)
+        }}"""
+    )
+    known = imported(model)
+    n, h, w = (symbol(each) for each in "nhw")
+    assert known.graph.outputs[0].shape == (n, 2, 2 * h, 2 * w)
+    assert operators(known)["opaque"] <= 3  # the Resize, and what computes its size
+    assert ("Resize" in operators(known)) == (name == "repeated")
+    if name != "sizes":
+        return
+    image = np.random.default_rng(0).standard_normal((3, 2, 4, 5), np.float32)
+    image[0, 0, 1, 1:3] = np.nan, np.inf
+    result = xflow.optimize(model, budget=5.0, threads=1, cost="estimated", check=1).model
+    assert not any(node.op_type == "Transpose" for node in result.graph)
+    for feed in (image, image[:0], image[:1, :, :1, :1]):
+        before, after = (run_model(proto, {"p": feed}) for proto in (model, ir.to_proto(result)))
+        np.testing.assert_array_equal(before, after)

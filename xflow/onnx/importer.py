@@ -49,6 +49,8 @@ RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 MOST_TERMS = 30
 """Terms of the number of elements of a tensor, multiplied out, from which on its sizes are not
 told by those of others."""
+SIZED = frozenset({"Concat", "Reshape", "Resize"})
+"""Operators of ONNX that give what their first input is made of, in sizes that may be computed."""
 ROUNDS = 3
 """How often a model is read again where sizes have become known."""
 SHAPES = frozenset({"If", "Loop", "Scan", "Shape", "Size"})
@@ -477,7 +479,7 @@ class _Importer:
             shape = self.integers.output_shape(node, types[0].shape)
             if len(shape) == len(types[0].shape):
                 types = [TensorType(types[0].dtype, shape)]
-        elif len(types) == 1 and node.op_type in ("Concat", "Reshape") and node.inputs[0]:
+        elif len(types) == 1 and node.op_type in SIZED and node.inputs[0]:
             # Where a target is computed, inference tells nothing, and then nothing behind it.
             shape = self.integers.output_shape(node, ())
             if shape:

@@ -22,6 +22,7 @@ from xflow.onnx.shape_arithmetic import (
     extents,
     joined_shape,
     reshaped,
+    resized,
     shape_of,
     tiled,
 )
@@ -33,6 +34,7 @@ SMALL = 1024
 
 WHOLE = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
 FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
+ENLARGING = frozenset({"Resize", "Upsample"})
 EXACT = frozenset(
     ("Abs", "Add", "Cast", "Ceil", "Div", "Floor", "Max", "Min", "Mul", "Neg", "Sqrt", "Sub")
 )
@@ -84,6 +86,11 @@ class KnownIntegers:
         if shape is not None:
             return shape
         inputs = [value for value in node.inputs if value is not None]
+        if node.op_type in ENLARGING and not node.domain and inputs and node.inputs[0] is not None:
+            source = self.values[node.inputs[0]].type
+            others = [None if v is None else self.of(v) for v in node.inputs[1:]]
+            target = None if source == UNKNOWN else resized(node, source.shape, others)
+            return inferred if target is None else target
         if (
             node.domain
             or len(inputs) < len(node.inputs)

@@ -59,6 +59,29 @@ def extents(node: ir.Node, inputs: Sequence[Array | None]) -> Shape | None:
     return None
 
 
+def resized(node: ir.Node, shape: Shape, inputs: Sequence[Array | None]) -> Shape | None:
+    """The shape of what a Resize, or an Upsample, makes of a tensor of this `shape`.
+
+    By sizes that are given, or by whole factors; None where these do not tell all of it. `inputs`
+    are those behind the tensor.
+    """
+    given = node.attributes
+    if "axes" in given or given.get_string("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return None
+    if len(inputs) > 2 and node.inputs[3] is not None and (inputs[2] is None or inputs[2].size):
+        told = None if inputs[2] is None else as_shape(inputs[2])
+        return told if told is not None and len(told) == len(shape) else None
+    if given.get_string("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize":
+        return None
+    scales = inputs[min(len(inputs) - 1, 1)] if inputs else None
+    if scales is None or scales.shape != (len(shape),) or scales.dtype.kind != "f":
+        return None
+    factors = [float(s) for s in scales]
+    if not all(s >= 1 and s.is_integer() for s in factors):
+        return None
+    return tuple(n * int(s) for n, s in zip(shape, factors, strict=True))
+
+
 def cut_shape(
     shape: Shape, inputs: Sequence[Array | None], inferred: Shape
 ) -> tuple[Shape, Mapping[Size, Size]]:

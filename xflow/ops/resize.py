@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xflow.core.arguments import declare, integers, literals, sizes
+from xflow.core.arguments import declare, integers, sizes
 from xflow.core.constraint import at_least
 from xflow.core.registry import (
     Array,
@@ -22,6 +22,7 @@ from xflow.core.registry import (
     is_concrete,
     register,
 )
+from xflow.core.size import Size, divide
 from xflow.core.sorts import REAL
 from xflow.core.spec import Index, Scalar
 from xflow.ops.shape import Movement
@@ -91,7 +92,8 @@ class Resize(Movement):
             return None
         for position, shape in enumerate(call.shapes[1:], 1):
             # A region of interest has no influence in the modes that are understood.
-            if shape is not None and position not in call.constants and position != 1:
+            told = position in call.constants or position in call.computed
+            if shape is not None and not told and position != 1:
                 return None
         axes = [int(k) % len(source) for k in given.get("axes", range(len(source)))]
         factors = _factors(call, [source[k] for k in axes])
@@ -136,19 +138,27 @@ class Resize(Movement):
         return OnnxCall("Resize", opset, "", plain, tuple(shapes), constants)
 
 
-def _factors(call: OnnxCall, extents: Sequence[object]) -> list[int] | None:
+def _factors(call: OnnxCall, extents: Sequence[Size]) -> list[int] | None:
     """The whole factors of a node for axes of these extents; None where there are none."""
-    scales, wanted = call.constants.get(2, np.zeros(0)), call.constants.get(3, np.zeros(0))
-    if (scales.size > 0) == (wanted.size > 0):
+    scales = call.constants.get(2, np.zeros(0))
+    wanted: Sequence[Size] = call.computed.get(3, ())
+    if 3 in call.constants:
+        wanted = call.constants[3].reshape(-1).tolist()
+    if (scales.size > 0) == (len(wanted) > 0):
         return None
     if scales.size:
         return _whole(scales)
-    known = literals([n for n in extents if isinstance(n, int)])
-    target = [int(n) for n in wanted.reshape(-1)]
-    if known is None or len(known) != len(target) or 0 in known:
+    if len(wanted) != len(extents):
         return None
-    whole = all(m >= n and m % n == 0 for n, m in zip(known, target, strict=True))
-    return [m // n for n, m in zip(known, target, strict=True)] if whole else None
+    factors = []
+    for extent, target in zip(extents, wanted, strict=True):
+        if extent == 0:
+            return None
+        whole, rest = divide(target, extent)
+        if rest != 0 or not isinstance(whole, int) or whole < 1:
+            return None
+        factors.append(whole)
+    return factors
 
 
 def _whole(scales: Array) -> list[int] | None:
