@@ -135,24 +135,37 @@ ADDED = stages(
 """)
 """Operators on scores whose heads are batches, as on those whose heads are an axis."""
 
-PLACES = stages(
-    "biases of rows and columns",
-    tensors(
-        "scores: x[N S L]  bias_of_rows: a[N h w k 1]  bias_of_columns: b[N h w 1 m]",
-        **{"N": 11, "S": 6, "L": 35, "h": 2, "w": 3, "k": 5, "m": 7},
-    ),
-    limits=(0,) * 5,
-    exact=True,
-    by_example=True,
-).steps("""
-    apart = Reshape(scores, shape=(11, 2, 3, 5, 7))
-    once = Add(apart, bias_of_rows)
-    twice = Add(once, bias_of_columns)
-    bias = Add(bias_of_rows, bias_of_columns)
-    bias_of_both = Reshape(bias, shape=(11, 6, 35))
-    out = Reshape(twice, shape=(11, 6, 35)) | Add(scores, bias_of_both)
-""")
-"""Scores of places in images, to which biases of rows and of columns are added one by one."""
+
+def _places(name: str, leading: str, *extents: int) -> Vocabulary:
+    """Scores of places in images, to which biases of rows and of columns are added one by one."""
+    apart, together = (*extents, 2, 3, 5, 7), (*extents, 6, 35)
+    named = dict(zip(leading.split(), extents, strict=True))
+    return stages(
+        name,
+        tensors(
+            f"""
+            scores: x[{leading} S L]  bias_of_rows: a[{leading} h w k 1]
+            bias_of_columns: b[{leading} h w 1 m]
+            """,
+            **named | {"S": 6, "L": 35, "h": 2, "w": 3, "k": 5, "m": 7},
+        ),
+        limits=(0,) * 5,
+        exact=True,
+        by_example=True,
+    ).steps(f"""
+        apart = Reshape(scores, shape={apart})
+        once = Add(apart, bias_of_rows)
+        twice = Add(once, bias_of_columns)
+        bias = Add(bias_of_rows, bias_of_columns)
+        bias_of_both = Reshape(bias, shape={together})
+        out = Reshape(twice, shape={together}) | Add(scores, bias_of_both)
+    """)
+
+
+PLACES = (
+    _places("biases of rows and columns", "N", 11),
+    _places("biases of rows and columns of heads", "N H", 11, 4),
+)
 
 
 def _time_first(sort: str) -> str:
@@ -222,6 +235,6 @@ SCALED = Vocabulary(
 
 BATCHED_HEADS = Family(
     "batched-heads",
-    (ONE_HEAD, VALUES_IN_COLUMNS, MERGED, ONE_BATCH, ADDED, PLACES, TIME_FIRST, TURNED, SCALED),
+    (ONE_HEAD, VALUES_IN_COLUMNS, MERGED, ONE_BATCH, ADDED, *PLACES, TIME_FIRST, TURNED, SCALED),
     about="heads that are batches, or have scales of their own, and attention among them",
 )
