@@ -24,6 +24,7 @@ from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import NoMatch
 from xflow.rewriting.rewrite import BuiltSide, build
 from xflow.rewriting.rule import Rule
+from xflow.verifier.conditions import sign_conditions
 from xflow.verifier.proof.defined import is_partial_node
 from xflow.verifier.prove import Proved, Refuted, prove
 
@@ -112,7 +113,10 @@ def derive_claim(
         # Only for what was derived is a search among conditions by samples worth its time.
         under = prove(rule, both_ways=False, weaken=is_derived)
         of_sizes = not isinstance(under, Proved) or not _speaks_of_values(rule, under.where)
-        shown = under if shown is None or of_sizes else shown
+        if shown is None or of_sizes:
+            shown = under
+        else:
+            shown = _of_something(rule) or shown
     match shown:
         case Proved(where=where) if set(where) - set(rule.where):
             return derive(replace(rule, where=where), database, steps, seed, thorough=True)
@@ -128,6 +132,19 @@ def derive_claim(
         # Constants that are equal at the sizes that are tried may differ at others.
         return derive(rule, database.only(found.rules), steps, seed)
     return found
+
+
+def _of_something(rule: Rule) -> Proved | None:
+    """A proof where inputs have elements, as all that are drawn have: of the extents that matter."""
+    declared = {name.lstrip("*") for name in rule.params.split()}
+    extents = [text for text in sign_conditions(rule, 1) if text.split()[0] not in declared]
+    found = prove(replace(rule, where=(*rule.where, *extents)), both_ways=False)
+    for text in extents if isinstance(found, Proved) else ():
+        fewer = tuple(each for each in extents if each != text)
+        shown = prove(replace(rule, where=(*rule.where, *fewer)), both_ways=False)
+        if isinstance(shown, Proved):
+            found, extents = shown, list(fewer)
+    return found if isinstance(found, Proved) else None
 
 
 def _speaks_of_values(rule: Rule, where: Sequence[str]) -> bool:

@@ -17,10 +17,13 @@ from xflow.core.constraint import Constraint, at_least, in_range
 from xflow.core.hash_once import hash_once
 from xflow.core.size import OpaqueInteger, Size, atom_size, opaque_integers, replace_opaque, symbol
 from xflow.core.spec import (
+    ONE,
+    ZERO,
     Bottom,
     Call,
     Element,
     If,
+    Literal,
     MaxOver,
     Order,
     Plus,
@@ -154,9 +157,9 @@ class Comparisons:
         return plain
 
     def _without_positive(self, normal: Normal) -> Normal:
-        """A normal form of the same sign, without scales of codes that all its terms share."""
+        """A normal form of the same sign, without positive scales that all its terms share."""
         known = self._equations.normalizer
-        if not known.ranges or not normal.terms:
+        if not normal.terms:
             return normal
         shared = common_powers(normal.terms)
         positive: dict[Base, int] = {
@@ -197,6 +200,20 @@ def has_order(scalar: Scalar) -> bool:
             return any(map(has_order, args))
         case SumOver(_, _, body) | ProductOver(_, _, body) | MaxOver(_, _, body):
             return has_order(body)
+    return False
+
+
+def has_step(scalar: Scalar) -> bool:
+    """Whether `with_choices` makes a choice of something in `scalar`, a maximum of numbers."""
+    match scalar:
+        case Call(function, args):
+            return function in ("abs", "max", "min", "sign") or any(map(has_step, args))
+        case If(_, then, other):
+            return has_step(then) or has_step(other)
+        case Plus(args) | Times(args):
+            return any(map(has_step, args))
+        case SumOver(_, _, body) | ProductOver(_, _, body) | MaxOver(_, _, body):
+            return has_step(body)
     return False
 
 
@@ -271,7 +288,7 @@ def _replaced(size: Size, order: Order, sign: Size) -> Size:
 
 
 def with_choices(scalar: Scalar, *, strict: bool) -> Scalar:
-    """`scalar` with the maxima of numbers as choices on comparisons.
+    """`scalar` with the maxima of numbers, and their signs, as choices on comparisons.
 
     ``max(a, b)`` is a where ``a > b`` (`strict`) or ``a >= b``, and b elsewhere.
     """
@@ -287,6 +304,10 @@ def with_choices(scalar: Scalar, *, strict: bool) -> Scalar:
             given = tuple(map(again, args))
             if function == "abs":
                 return greatest(given[0], times(-1, given[0]))
+            if function == "sign":
+                sign = order(given[0], ZERO)
+                below = where((at_least(-sign, 1),), Literal(Fraction(-1)), ZERO)
+                return where((at_least(sign, 1),), ONE, below)
             if function not in ("max", "min") or any(map(_has_bottom, given)):
                 return Call(function, given)
             sign = 1 if function == "max" else -1

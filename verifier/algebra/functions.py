@@ -126,7 +126,10 @@ def logarithm(normal: Normal) -> list[Term]:
 
 
 def _odd_root(normal: Normal) -> tuple[Fraction, Normal]:
-    """``(e, a)`` with ``normal = a^e`` for an odd e: a is positive exactly where a^e is."""
+    """``(e, a)`` with ``normal = a^e`` for an odd e, or half of one.
+
+    There a is positive exactly where a^e is.
+    """
     if len(normal.terms) != 1:
         return Fraction(1), normal
     (term,) = normal.terms
@@ -137,14 +140,22 @@ def _odd_root(normal: Normal) -> tuple[Fraction, Normal]:
         return Fraction(1), normal
     if isinstance(base, Group):
         return Fraction(exponent), base.body
+    if isinstance(base, Function) and base.name == "sqrt":
+        return Fraction(exponent, 2), base.args[0]
     return Fraction(exponent), make_normal([make_term(ONE, powers=[(base, 1)])])
 
 
 def square_root(normal: Normal) -> list[Term]:
     """``sqrt(f^2 a)`` as ``f sqrt(a)``, with no square left in a's greatest coefficient.
 
-    As f is positive, both are defined where a is not negative.
+    As f is positive, both are defined where a is not negative. The root of a reciprocal is that of
+    the root: both are defined where what is under them is positive.
     """
+    if len(normal.terms) == 1:
+        (term,) = normal.terms
+        plain = not term.variables and not term.guards
+        if plain and term.powers and all(exponent < 0 for _, exponent in term.powers):
+            return reciprocal(make_normal(square_root(make_normal([_inverse(term)]))))
     factor = _root_of_square(max(abs(term.coefficient) for term in normal.terms))
     inside = canonical(make_normal(scale(normal.terms, 1 / factor**2)))
     if constant_of(inside) == 1:

@@ -47,7 +47,12 @@ from xflow.verifier.algebra.affine import least_points
 from xflow.verifier.algebra.arithmetic import Arithmetic
 from xflow.verifier.algebra.choices import branches
 from xflow.verifier.algebra.comparisons import Sign, decided, orders, with_signs
-from xflow.verifier.algebra.factors import common_powers, split_exponentials, without_powers
+from xflow.verifier.algebra.factors import (
+    canonical,
+    common_powers,
+    split_exponentials,
+    without_powers,
+)
 from xflow.verifier.algebra.functions import constant_of
 from xflow.verifier.algebra.signs import Signs
 from xflow.verifier.algebra.terms import (
@@ -319,6 +324,14 @@ def outside(demand: Demand) -> Iterator[Demand]:
         yield Demand(demand.function, demand.argument, path)
 
 
+def _of_like_sign(base: Base, *, positive: bool) -> Iterator[Normal]:
+    """What is positive where `base` is and nowhere else: its inverse, and its root."""
+    yield make_normal([Term(Fraction(1), powers=((base, -1),))])
+    if positive:
+        inside = canonical(make_normal([Term(Fraction(1), powers=((base, 1),))]))
+        yield make_normal([Term(Fraction(1), powers=((Function("sqrt", (inside,)), 1),))])
+
+
 class Domain:
     """The demands of the left side, which may be assumed since it is defined.
 
@@ -383,8 +396,9 @@ class Domain:
                 continue
             functions = ("log",) if positive else ("sqrt", "log")
             given = any(
-                self._is_given(replace(demand, function=function, argument=unit))
+                self._is_given(replace(demand, function=function, argument=argument))
                 for function in functions
+                for argument in (unit, *_of_like_sign(base, positive=positive))
             )
             signs = self._signs
             shown = signs.is_positive if positive else signs.is_nonnegative

@@ -18,7 +18,7 @@ from xflow.core.value_conditions import BELOW_INFINITY, FINITE, Fact, relations
 from xflow.rewriting.instance import Instance, leaf_name
 from xflow.rewriting.rule import BITS, NUMBERS
 from xflow.verifier.algebra.arithmetic import Arithmetic, Effort
-from xflow.verifier.algebra.comparisons import has_order, with_choices, with_signs
+from xflow.verifier.algebra.comparisons import has_step, with_choices, with_signs
 from xflow.verifier.algebra.maxima import has_maximum
 from xflow.verifier.algebra.normal import has_few
 from xflow.verifier.algebra.radix import (
@@ -431,9 +431,9 @@ class InstanceProof:
             yield replace(digits, tropical=True)
             if any(map(has_few, sides)):
                 yield replace(digits, tropical=True, unrolls=True)
-            if any(map(has_order, sides)):
-                yield replace(digits, strict=True)
-                yield replace(digits, strict=False)
+        if any(map(has_step, sides)):
+            yield replace(digits, strict=True)
+            yield replace(digits, strict=False)
 
     def _digits(self, left: Value, right: Value, reading: _Reading) -> _Reading:
         """The index in digits: ``i = m*q + r`` with ``0 <= r < m`` covers every i for m >= 1."""

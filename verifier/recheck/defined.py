@@ -53,7 +53,13 @@ from xflow.verifier.recheck.forms import (
     term,
 )
 from xflow.verifier.recheck.groups import least_point
-from xflow.verifier.recheck.laws import constant_of, may_vanish, without_exponentials
+from xflow.verifier.recheck.laws import (
+    constant_of,
+    function_terms,
+    inverse,
+    may_vanish,
+    without_exponentials,
+)
 from xflow.verifier.recheck.replay import Replay
 from xflow.verifier.recheck.unknowns import Given
 
@@ -280,6 +286,15 @@ def tensors(scalar: Scalar) -> frozenset[str]:
     return frozenset[str]().union(*map(tensors, parts))
 
 
+def _of_like_sign(need: Need) -> Iterator[Need]:
+    """That what is positive where the argument is, and nowhere else, is in the same domain."""
+    if need.function not in ("sqrt", "log") or not need.argument.terms:
+        return
+    yield replace(need, argument=Sum((inverse(need.argument),)))
+    if need.function == "log":
+        yield replace(need, argument=Sum(tuple(function_terms("sqrt", [need.argument]))))
+
+
 class Definedness:
     """The facts that hold because the left side is defined, and what they imply.
 
@@ -313,7 +328,11 @@ class Definedness:
         # What is seen from signs comes first: that two sums are not the same takes seconds.
         if need.function in RELATIONS and self._positive(need.argument, need.path):
             return True
-        if any(self._same(need, given) for given in self._known(need.variables)):
+        if any(
+            self._same(each, given)
+            for each in (need, *_of_like_sign(need))
+            for given in self._known(need.variables)
+        ):
             return True
         if need.function in ("sqrt", "log") and self._factors_are_met(need):
             return True

@@ -55,7 +55,18 @@ def function_terms(name: str, args: Sequence[Sum]) -> list[Term]:
             return [term(value)] if value else []
         if name == "log":
             return _logarithm(args[0])
+        if name == "sqrt" and _is_inverse(args[0]):
+            return [inverse(collect(function_terms("sqrt", [Sum((inverse(args[0]),))])))]
     return [term(ONE, factors=[(Apply(name, tuple(args)), 1)])]
+
+
+def _is_inverse(arg: Sum) -> bool:
+    """Whether a sum is the inverse of a product: ``sqrt(1/a)`` is ``1/sqrt(a)``, for positive a."""
+    if len(arg.terms) != 1:
+        return False
+    (only,) = arg.terms
+    divides = bool(only.factors) and all(exponent < 0 for _, exponent in only.factors)
+    return divides and not only.variables and not only.guards
 
 
 def _multiplied(factors: Sequence[Sequence[Term]]) -> list[Term]:
@@ -102,7 +113,7 @@ def _exponential(arg: Sum) -> list[Term]:
 
 
 def _logarithm(arg: Sum) -> list[Term]:
-    """``log(exp(c) * a) = c + log(a)``, and ``log(a^e) = e * log(a)`` for an odd e.
+    """``log(exp(c) * a) = c + log(a)``, and ``log(a^e) = e * log(a)`` for an odd e or half of one.
 
     Every exponential is taken out to its least power among the terms.
     """
@@ -115,9 +126,10 @@ def _logarithm(arg: Sum) -> list[Term]:
             case ((factor, exponent),) if (
                 exponent % 2 and only.coefficient == 1 and not only.variables and not only.guards
             ):
-                if isinstance(factor, Nested):
-                    inner = _logarithm(factor.body)
-                    return [*terms, *scaled(Sum(tuple(inner)), Fraction(exponent)).terms]
+                match factor:
+                    case Nested(body) | Apply("sqrt", (body,)):
+                        power = Fraction(exponent, 1 if isinstance(factor, Nested) else 2)
+                        return [*terms, *scaled(Sum(tuple(_logarithm(body))), power).terms]
                 once = Sum((term(ONE, factors=[(factor, 1)]),))
                 return [*terms, term(Fraction(exponent), factors=[(Apply("log", (once,)), 1)])]
     if constant_of(rest) == 1:
