@@ -113,10 +113,7 @@ def derive_claim(
         # Only for what was derived is a search among conditions by samples worth its time.
         under = prove(rule, both_ways=False, weaken=is_derived)
         of_sizes = not isinstance(under, Proved) or not _speaks_of_values(rule, under.where)
-        if shown is None or of_sizes:
-            shown = under
-        else:
-            shown = _of_something(rule) or shown
+        shown = under if shown is None or of_sizes else _of_something(rule) or shown
     match shown:
         case Proved(where=where) if set(where) - set(rule.where):
             return derive(replace(rule, where=where), database, steps, seed, thorough=True)
@@ -135,7 +132,7 @@ def derive_claim(
 
 
 def _of_something(rule: Rule) -> Proved | None:
-    """A proof where inputs have elements, as all that are drawn have: of the extents that matter."""
+    """A proof where inputs have elements, as all that are drawn have."""
     declared = {name.lstrip("*") for name in rule.params.split()}
     extents = [text for text in sign_conditions(rule, 1) if text.split()[0] not in declared]
     found = prove(replace(rule, where=(*rule.where, *extents)), both_ways=False)

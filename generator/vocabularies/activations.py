@@ -121,6 +121,31 @@ SIGMOIDS = stages("sigmoids", (anywhere("x"),), limits=(2,) * 6, roots=sorts("ga
 """)
 
 
+COMPLEMENTS = stages(
+    "complements of hard gates",
+    (anywhere("x"),),
+    limits=(1,) * 4,
+    reach=8,
+).steps("""
+    one = 1
+    negative = Neg(x)
+    gate = HardSigmoid(x, alpha=1/6 | 1/5, beta=1/2)
+    out = Sub(one, gate) | HardSigmoid(negative, alpha=1/6 | 1/5, beta=1/2)
+""")
+
+STABLE = stages("softplus that does not overflow", (anywhere("x"),), limits=(2,) * 8).steps("""
+    zero = 0; one = 1
+    size = Abs(x)
+    opposite = Neg(size)
+    power = Exp(opposite)
+    sum = Add(power, one)
+    rest = Log(sum)
+    part = Relu(x) | Max(x, zero)
+    out = Add(part, rest) | Softplus(x)
+""")
+"""As decompositions of ``logaddexp`` have it."""
+
+
 def _gelus(name: str, scaled: str, *, complement: bool = False) -> Vocabulary:
     """Gelu by the error function of the input divided by the root of 2, or by its complement.
 
@@ -216,7 +241,7 @@ FACTORED_GELUS = (
 ACTIVATIONS = Family(
     "activations",
     (
-        *(PAIRS, ODD, POWERS, SLOPES, SIGNS, GENTLE, BOUNDS, SIX, HARD),
+        *(PAIRS, ODD, POWERS, SLOPES, SIGNS, GENTLE, BOUNDS, SIX, HARD, COMPLEMENTS, STABLE),
         *GELUS,
         CUBIC_GELUS,
         *FACTORED_GELUS,

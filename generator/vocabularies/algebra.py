@@ -17,16 +17,28 @@ EXPONENTIALS = stages("exponentials of sums", PAIR, limits=(0,) * 4).steps("""
 """)
 
 ROOTS = stages(
-    "roots of products",
+    "roots and logarithms of products",
     (anywhere("x", positive=True), anywhere("y", positive=True)),
-    limits=(0,) * 4,
+    limits=(1,) * 4,
     searched=False,
 ).steps("""
-    product = Mul(x, x)
+    half = 1/2
+    product = Mul(x, x) | Div(x, x)
     root = Sqrt(x)
-    out = Sqrt(product) | Mul(root, root)
+    inverse = Reciprocal(x)
+    log = Log(x)
+    out = Sqrt(product) | Mul(root, root) | Div(root, root)
+    out = Log(product) | Add(log, log) | Sub(log, log) | Log(root) | Mul(log, half)
+    out = Sqrt(inverse) | Reciprocal(root) | Log(inverse) | Neg(log)
 """)
 """Not searched: the roots of 1e-25 have a product, and that of two such numbers is 0 in floats."""
+
+SIGNS = stages("signs of products", PAIR, limits=(0,) * 4, searched=False).steps("""
+    product = Mul(x, x)
+    sign = Sign(x)
+    out = Sign(product) | Mul(sign, sign) | Mul(x, sign) | Abs(x)
+""")
+"""Not searched: 1e-25 has a sign, and the product of two such numbers has none in floats."""
 
 EXTREMES = stages(
     "the larger and the smaller of two",
@@ -83,13 +95,14 @@ MIRRORED = stages(
     turned = Gelu(negative) | Gelu(negative, approximate="tanh") | Swish(negative)
     turned = HardSwish(negative) | Softplus(negative)
     gate = Add(x, turned)
-    odd = Erf(x) | Sin(x) | Tanh(x)
-    out = Erf(negative) | Sin(negative) | Tanh(negative) | Neg(odd)
+    odd = Erf(x) | Sin(x) | Tanh(x) | Round(x) | Sign(x) | Floor(x) | Ceil(x)
+    out = Erf(negative) | Sin(negative) | Tanh(negative) | Round(negative) | Sign(negative)
+    out = Floor(negative) | Ceil(negative) | Neg(odd)
 """)
 """That a unit is x more than at -x is common to those that x is a factor of."""
 
 ALGEBRA = Family(
     "algebra",
-    (EXPONENTIALS, ROOTS, EXTREMES, OPPOSITES, MAGNITUDES, SQUARES, MIRRORED),
+    (EXPONENTIALS, ROOTS, SIGNS, EXTREMES, OPPOSITES, MAGNITUDES, SQUARES, MIRRORED),
     about="laws between exponentials, extremes, squares and signs at any shape",
 )

@@ -162,6 +162,38 @@ IN_WINDOWS = attended(
 """)
 """Batches of two axes, as those of windows, of rows of an image, or of aligned sequences."""
 
+OTHERS = 5
+SIDE_BY_SIDE = attended(
+    "attentions of heads side by side",
+    of_heads(
+        """
+        query_of_H: q[B H S D]  key_of_H: k[B H L D]  value_of_H: v[B H L E]
+        query_of_G: p[B G S D]  key_of_G: r[B G L D]  value_of_G: t[B G L E]
+        """,
+        G=OTHERS,
+    ),
+    limits=(0,) * 5,
+    by_example=True,
+    searched=False,
+).steps("""
+    query = Concat(query_of_H, query_of_G, axis=1)
+    key = Concat(key_of_H, key_of_G, axis=1)
+    value = Concat(value_of_H, value_of_G, axis=1)
+    first = Attention(query_of_H, key_of_H, value_of_H, scale=SYMBOL)
+    second = Attention(query_of_G, key_of_G, value_of_G, scale=SYMBOL)
+    out = Concat(first, second, axis=1) | Attention(query, key, value, scale=SYMBOL)
+""")
+
+SHIFTED_MASKS = attended(
+    "masks shifted by rows",
+    (*HEADS_FIRST, *masks("S L", (QUERIES, KEYS), "ag"), *of_heads("column: u[S 1]")),
+    limits=(0,) * 3,
+    searched=False,
+).steps("""
+    shifted = Add(mask, column)
+    out = Attention(query, key, value, mask | shifted, scale=SYMBOL)
+""")
+
 # Any attention -----------------------------------------------------------------------------------
 
 PAST, SHARED = 10, 2
@@ -336,6 +368,9 @@ OF_EACH = {vocabulary.name: vocabulary for vocabulary in _of_each()}
 
 ATTENTION = Family(
     "attention",
-    (SPELLED_OUT, CAPPED, ONE_HEAD, SCALED_ONE_HEAD, IN_WINDOWS, *OF_EACH.values(), *PACKED_HEADS),
+    (
+        *(SPELLED_OUT, CAPPED, ONE_HEAD, SCALED_ONE_HEAD, IN_WINDOWS, SIDE_BY_SIDE),
+        *(SHIFTED_MASKS, *OF_EACH.values(), *PACKED_HEADS),
+    ),
     about="attention in one operator and step by step, and how its heads are laid out",
 )

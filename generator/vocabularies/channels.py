@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from xflow.generator.production import SYMBOL
 from xflow.generator.vocabularies.common import X, scalar, sorts, stages
 from xflow.generator.vocabularies.convolutions import (
+    BIAS,
     FREE,
     KERNEL,
     SPATIAL,
@@ -53,6 +55,75 @@ BATCH_NORMALIZATION = normalized(
     biases = Add(product, vector) | Sub(vector, product)
     out = BatchNormalization(y, vector, vector, vector, variance, epsilon=SYMBOL)
     out = Conv(x, kernels, biases)
+""")
+
+OF_SIX = "O", (6,)
+TRANSPOSED_NORMALIZATION = normalized(
+    "batch normalisation of a transposed convolution",
+    (
+        *(image("x"), Input("w", KERNEL, "C O *R", (C, 6, 3)), Input("b", BIAS, *OF_SIX)),
+        *(Input(name, VECTOR, *OF_SIX) for name in "acu"),
+        Input("v", VARIANCE, *OF_SIX, positive=True),
+    ),
+    limits=(8, 13, 0),
+    free=FREE | {VECTOR, VARIANCE},
+    chain=True,
+    by_example=True,
+).steps("""
+    epsilon = SYMBOL
+    y = ConvTranspose(x, kernel, [bias])
+    shifted = Add(variance, epsilon)
+    root = Sqrt(shifted)
+    factor = Div(vector, root)
+    rows = Unsqueeze(factor, axes=(0, 2))
+    kernels = Mul(kernel, rows)
+    difference = Sub(bias, vector)
+    product = Mul(difference | vector, factor)
+    biases = Add(product, vector) | Sub(vector, product)
+    out = BatchNormalization(y, vector, vector, vector, variance, epsilon=SYMBOL)
+    out = ConvTranspose(x, kernels, biases)
+""")
+
+PLANES = normalized(
+    "scale and shift of layers by channel",
+    (
+        *(image("x"), kernel("w"), Input("v", "turned", "I O *R", (C, C, 3)), bias("b")),
+        *(flat("s"), *_vectors("acu"), replace(VARIANCES, name="t")),
+    ),
+    limits=(6,) * 5,
+    free=FREE | {"turned", "flat", VECTOR, VARIANCE},
+    searched=False,
+    chain=True,
+).steps(f"""
+    row = Reshape(flat, shape=({C},))
+    columns = Unsqueeze(flat, axes=(1,))
+    y = Conv(x, kernel, [bias]) | ConvTranspose(x, turned, [bias])
+    y = BatchNormalization(x, vector, vector, vector, variance, epsilon=SYMBOL)
+    scaled_kernel, scaled_turned = Mul((kernel, turned), (columns, flat))
+    scaled_bias = Mul(bias, row)
+    moved_bias = Add(bias, row)
+    scaled = Mul(vector, row)
+    moved = Add(vector, row)
+    out = Mul(y, flat) | Add(y, flat)
+    out = Conv(x, kernel, row | moved_bias) | Conv(x, scaled_kernel, [scaled_bias])
+    out = ConvTranspose(x, turned, row | moved_bias)
+    out = ConvTranspose(x, scaled_turned, [scaled_bias])
+    out = BatchNormalization(x, vector, moved, vector, variance, epsilon=SYMBOL)
+    out = BatchNormalization(x, scaled, scaled, vector, variance, epsilon=SYMBOL)
+""")
+"""Not searched: with a batch axis of 1 before them, others have the same."""
+
+SINGLE_GROUPS = normalized(
+    "groups of one channel",
+    (image("x"), Input("a", "scale", "C", (C,)), Input("b", "shift", "C", (C,))),
+    limits=(0, 0),
+    free=sorts("scale shift"),
+    by_example=True,
+    ranks=(2,),
+    searched=False,
+).steps(f"""
+    out = GroupNormalization(x, scale, shift, num_groups={C}, epsilon=SYMBOL)
+    out = InstanceNormalization(x, scale, shift, epsilon=SYMBOL)
 """)
 
 SHIFTED = normalized(
@@ -234,7 +305,8 @@ become that of the channels wherever there is one batch."""
 CHANNELS = Family(
     "channels",
     (
-        *(BATCH_NORMALIZATION, SHIFTED, AFFINE, *SLOPES, BATCHES, POINTWISE, TRANSPOSED),
+        *(BATCH_NORMALIZATION, TRANSPOSED_NORMALIZATION, PLANES, SINGLE_GROUPS),
+        *(SHIFTED, AFFINE, *SLOPES, BATCHES, POINTWISE, TRANSPOSED),
         *(INSTANCES, *INSTANCES_STEP_BY_STEP),
     ),
     about="normalisation and slopes by channel, batches, transposed and pointwise convolutions",

@@ -45,8 +45,20 @@ MASKS = contraction(
     out = Reshape(masks, shape={(BATCH, ROWS, HEADS, DEPTH)})
 """)
 
+INNER = tuple(
+    contraction(
+        f"inner products of {kept}",
+        tensors("x: x[B S K]  operand: y[B S K]", B=BATCH, S=ROWS, K=WIDTH),
+    ).steps(f"""
+        out = Einsum(x, operand, equation="abc,abc->{kept}")
+        products = Mul(x, operand)
+        out = ReduceSum(products, axes={axes}, keepdims=0)
+    """)
+    for kept, axes in (("ab", (2,)), ("a", (1, 2)), ("ac", (1,)))
+)
+
 CONTRACTIONS = Family(
     "contractions",
-    (TO_HEADS, FROM_HEADS, MASKS),
+    (TO_HEADS, FROM_HEADS, MASKS, *INNER),
     about="sums of products over named axes, of which some are merged: layers of heads, and masks",
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from xflow.generator.production import SYMBOL
-from xflow.generator.vocabularies.common import X, either, sorts
+from xflow.generator.vocabularies.common import X, either, sorts, stages, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 KERNEL, BIAS, SCALE, FLAT = "kernel", "bias", "scale", "flat"
@@ -173,11 +173,62 @@ TRANSPOSED = of_images(
     out = ConvTranspose(x, kernel, [bias]) | Conv(x, turned, [bias])
 """)
 
+DEPTHWISE_SIDE_BY_SIDE = stages(
+    "depthwise convolutions side by side",
+    (
+        *(image(name, channels=c, sort=name) for name, c in (("x", 3), ("y", 5))),
+        *(Input(name, f"{name} {KERNEL}", "C 1 *R", (c, 1, 4)) for name, c in (("w", 3), ("v", 5))),
+    ),
+    limits=(1,) * 4,
+    free=sorts("w_kernel v_kernel"),
+    ranks=SPATIAL,
+    by_example=True,
+).steps("""
+    images = Concat(x, y, axis=1)
+    kernels = Concat(w_kernel, v_kernel, axis=0)
+    one = Conv(x, w_kernel, group=3)
+    other = Conv(y, v_kernel, group=5)
+    out = Concat(one, other, axis=1) | Conv(images, kernels, group=8)
+""")
+
+DILATED = of_images(
+    "dilations of one pixel",
+    (image("x"), point("w"), bias("b")),
+    limits=(0, 0),
+    roots=sorts("out"),
+).steps("out = Conv(x, kernel, [bias], dilations=(1,) | (2,) | (3,))")
+
+WHOLE = stages(
+    "convolutions of whole images",
+    tensors("x: x[N C H W]  kernel: w[O C H W]", N=2, C=3, H=5, W=7, O=4),
+    limits=(2,) * 6,
+    free=sorts("kernel"),
+    by_example=True,
+).steps("""
+    matrix = Reshape(kernel, shape=(4, 105))
+    turned = Transpose(matrix, perm=(1, 0))
+    rows = Reshape(x, shape=(2, 105))
+    product = MatMul(rows, turned)
+    out = Reshape(product, shape=(2, 4, 1, 1)) | Conv(x, kernel)
+""")
+
+TAKEN = stages(
+    "some of the pixels",
+    tensors("x: x[N C H W]  kernel: w[O C 1 1]", N=2, C=3, H=7, W=11, O=4),
+    limits=(0,) * 3,
+    free=sorts("kernel"),
+    by_example=True,
+    searched=False,
+).steps("""
+    some = Slice(x, starts=(0, 0), ends=(7, 11), axes=(2, 3), steps=(2, 2))
+    out = Conv(x, kernel, strides=(2, 2)) | Conv(some, kernel)
+""")
+
 CONVOLUTION = Family(
     "convolution",
     (
         *(SUMS, SIZES, IDENTITIES, SCALES, SHIFTS, WITHOUT_BATCH, DIAGONALS, DEPTHWISE, CONCATS),
-        *(PADDED, TRANSPOSED),
+        *(PADDED, TRANSPOSED, DEPTHWISE_SIDE_BY_SIDE, DILATED, WHOLE, TAKEN),
     ),
     about="convolutions, and what can be moved into their weights",
 )

@@ -18,21 +18,23 @@ LAST_IMAGE = Input("x", LAST, "N H W C", (N, H, W, C))
 FIRST_IMAGE = Input("x", FIRST, "N C H W", (N, C, H, W))
 SCALE = Input("s", "scale", "1 C 1 1", (1, C, 1, 1))
 
-scaled = partial(Vocabulary, limits=(1, 1, 1), free=sorts("scale"), roots=sorts("out"))
+scaled = partial(Vocabulary, limits=(1, 1, 1), free=sorts("scale"), exact=False, roots=sorts("out"))
 
 TO_THE_FRONT = scaled("channels to the front", (LAST_IMAGE, SCALE)).steps(f"""
     vector = Reshape(scale, shape=({C},))
-    out, changed = Mul((first, last), (scale, vector))
-    out, changed = Add((first, last), (scale, vector))
-    first, out = Transpose((last, changed), {TO_FIRST})
+    first = Transpose(last, {TO_FIRST})
+    changed = Elementwise(last, vector)
+    out = Elementwise(first, scale) | Transpose(changed, {TO_FIRST})
 """)
 
 TO_THE_BACK = scaled("channels to the back", (FIRST_IMAGE, SCALE)).steps(f"""
     vector = Reshape(scale, shape=({C},))
-    changed, out, out = Mul((first, last, mean), (scale, vector, scale))
-    changed, out, out = Add((first, last, mean), (scale, vector, scale))
-    last, out = Transpose((first, changed), {TO_LAST})
-    mean, out = ReduceMean((first, changed), axes=(2, 3), keepdims=1)
+    last = Transpose(first, {TO_LAST})
+    changed = Elementwise(first, scale)
+    moved = Mul(first, scale) | Add(first, scale)
+    mean = ReduceMean(first, axes=(2, 3), keepdims=1)
+    out = Elementwise(last, vector) | Transpose(changed, {TO_LAST})
+    out = ReduceMean(moved, axes=(2, 3), keepdims=1) | Mul(mean, scale) | Add(mean, scale)
 """)
 
 LAST_CHANNELS = Family(

@@ -33,6 +33,17 @@ ANYWHERE = stages(
     scale = Abs(scale) | Relu(scale)
 """)
 
+DIRECTIONS = stages(
+    "signs of positive multiples",
+    (anywhere("x"), anywhere("s", "scale", sign="> 0")),
+    limits=(0,) * 4,
+    searched=False,
+).steps("""
+    multiple = Mul(x, scale) | Div(x, scale)
+    out = Sign(x | multiple)
+""")
+"""Not searched: a product of 1e-25 and another such number has no sign in floats."""
+
 SYMBOLS = stages(
     "functions of multiples by a positive number",
     (anywhere("x"), anywhere("y")),
@@ -110,7 +121,7 @@ POOLED = stages(
 MULTIPLES = Family(
     "multiples",
     (
-        *(ANYWHERE, SYMBOLS),
+        *(ANYWHERE, DIRECTIONS, SYMBOLS),
         *(made(layout) for made in (_reduced, _squared) for layout in (SECOND, LAST)),
         POOLED,
     ),

@@ -65,6 +65,32 @@ TWICE = of_images("pools of pools", (image("x", 9),), roots=sorts("x")).steps(
 )
 
 
+ANY_OF_ALL = of_images(
+    "pools of everything after windows", (image("x", 9),), roots=sorts("out")
+).steps("""
+    pooled = MaxPool(x, kernel_shape=(2,) | (3,) | (4,))
+    out = GlobalMaxPool(x | pooled)
+""")
+
+
+def _means(sort: str, *windows: int) -> str:
+    """Means by windows of so many pixels, side by side."""
+    return " | ".join(f"AveragePool({sort}, kernel_shape=({k},), strides=({k},))" for k in windows)
+
+
+MEANS_OF_MEANS = Vocabulary(
+    "means of means by windows",
+    (image("x", 48),),
+    exact=False,
+    ranks=(1, 2),
+    roots=sorts("out"),
+).steps(f"""
+    once = {_means("x", 2, 3, 4)}
+    out = {_means("once", 2, 3, 4)}
+    out = {_means("x", 4, 6, 8, 9, 12, 16)}
+""")
+
+
 def _same_size(*reaches: int) -> tuple[dict[str, tuple[int, ...]], ...]:
     """Windows that reach so many pixels to both sides, at borders of as many."""
     return tuple({"kernel_shape": (2 * n + 1,), "pads": (n, n)} for n in reaches)
@@ -149,7 +175,8 @@ TAKEN = of_pools("some of the pixels", PIXELS).steps(f"""
 POOLING = Family(
     "pooling",
     (
-        *(POOLS, SHIFTS, CUT, TWICE, SAME_SIZE_TWICE, GLOBAL_POOLS, AVERAGES, SPREAD),
+        *(POOLS, SHIFTS, CUT, TWICE, SAME_SIZE_TWICE, ANY_OF_ALL, MEANS_OF_MEANS),
+        *(GLOBAL_POOLS, AVERAGES, SPREAD),
         _averaged("pools of pixels", WITHOUT_BORDERS),
         # Padding is counted: nothing is proved of a mean over a window without elements.
         _averaged("pools of pixels and borders", f"{WINDOW}, count_include_pad=1"),

@@ -165,6 +165,7 @@ def _moved_codes(
 H, D = 5, 7
 CODES = (
     _moved_codes("codes with turned axes", "B n m", (B, N, D), "Transpose perm=(0, 2, 1)"),
+    _moved_codes("codes of matrices", "n m", (N, D), "Transpose perm=(1, 0)"),
     _moved_codes("codes of heads", "B n h d", (B, N, H, D), "Transpose perm=(0, 2, 1, 3)"),
     _moved_codes("codes, channels last", "N C H W", (B, N, H, D), "Transpose perm=(0, 2, 3, 1)"),
     _moved_codes("codes, channels first", "N H W C", (B, N, H, D), "Transpose perm=(0, 3, 1, 2)"),
@@ -180,6 +181,35 @@ CODES = (
         ranks=RANKS,
     ),
 )
+JOINED = rounded(
+    "codes side by side",
+    tensors("coded: x[*B n] INT8 y[*B n] INT8  scale: s[]  zero: z[] INT8", B=N, n=K),
+    limits=(0,) * 4,
+    free=sorts("zero scale"),
+    ranks=RANKS,
+).steps("""
+    both = Concat(coded, coded, axis=1)
+    out = DequantizeLinear(both, scale, zero)
+    made = DequantizeLinear(coded, scale, zero)
+    out = Concat(made, made, axis=1)
+""")
+PARALLEL = integers(
+    "products of codes side by side",
+    tensors(
+        """
+        x: x[*B l n] UINT8  matrix: w[n m] UINT8 u[n m] UINT8
+        zero: z[] UINT8  shift: v[] UINT8
+        """,
+        **{"B": B, "l": N, "n": N, "m": N},
+    ),
+    limits=(1,) * 4,
+    free=POINTS | {"matrix"},
+    ranks=RANKS[:3],
+).steps("""
+    both = Concat(matrix, matrix, axis=1)
+    made, out = MatMulInteger(x, (matrix, both), [zero], [shift])
+    out = Concat(made, made, axis=2)
+""")
 RECODED_IMAGES = rounded(
     "codes of images",
     tensors("x: x[*S]  scale: s[]  zero: z[] INT8  step: t[]  shift: v[] INT8", S=S),
@@ -240,7 +270,7 @@ QUANTIZED = Family(
         _pixels("pixels of codes, channels last", S, S, CHANNELS_LAST),
         _pixels("pixels of codes, in one axis", 2, S, IN_ONE_AXIS),
         _pixels("one pixel of codes", 1, 1, ONE_PIXEL),
-        *(*SUMS, RECODED_IMAGES, IN_FLOATS, DIFFERENCES, *CODES, SCALED),
+        *(*SUMS, RECODED_IMAGES, IN_FLOATS, DIFFERENCES, *CODES, JOINED, PARALLEL, SCALED),
         _weights("codes of weights", "*S", "", 0),
         _weights("codes of weights, channels first", "O *S", "O", 0),
         _weights("codes of weights, channels second", "I O *S", "O", 1),

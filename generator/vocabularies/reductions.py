@@ -40,20 +40,20 @@ def _reduced(layout: Layout) -> Vocabulary:
 def _expanded(layout: Layout) -> Vocabulary:
     """Operands that are expanded first: broadcasting does it by itself."""
     shape = f"shape={layout.sizes}"
-    small = "line | column | large"
+    last = layout.axis == len(layout.sizes) - 1
+    flat = (Input("v", "flat", layout.dims.split()[-1], layout.sizes[-1:]),) if last else ()
+    small = " | ".join(("line", "column", *(each.sort for each in flat), "large"))
     return Vocabulary(
         f"operands expanded to {layout.name}",
-        (layout.input("x"), layout.line("r", "line"), layout.column("u", "column")),
+        (layout.input("x"), layout.line("r", "line"), layout.column("u", "column"), *flat),
         exact=False,
         ranks=layout.ranks,
         roots=sorts("x large out"),
     ).steps(f"""
         x = Expand(x, {shape})
-        large = Expand(line | column, {shape})
+        large = Expand({small}, {shape})
         large = Tile(line, repeats={layout.around}) | Tile(column, repeats={layout.along})
-        out = Add(x, {small}) | Sub(x, {small}) | Mul(x, {small}) | Div(x, {small})
-        out = Sub({small}, x) | Div({small}, x)
-        large = Expand(large, {shape})
+        out = Elementwise(x, {small})
     """)
 
 
@@ -99,9 +99,10 @@ def _of_both(op: str, keep: int) -> str:
     """
 
 
+MATRICES = tensors("x: x[*B n m]  row: r[*B m]", B=2, n=3, m=4)
 TWO_AXES = Vocabulary(
     "reductions of two axes",
-    tensors("x: x[*B n m]  row: r[*B m]", B=2, n=3, m=4),
+    MATRICES,
     limits=(0, 0, 0),
     exact=False,
     ranks=(0, 1, 2),
@@ -152,6 +153,32 @@ STACKS = (
     _stacked("last", "*B n", "*B n m", 2),
 )
 
+TURNED = Vocabulary(
+    "reductions of turned matrices",
+    MATRICES,
+    exact=False,
+    ranks=(0, 1, 2),
+    roots=sorts("Softmax LogSoftmax") | {*REDUCTIONS, *(f"{op} gone" for op in REDUCTIONS)},
+).steps(
+    "turned = Transpose(x, perm=(0, 2, 1))",
+    *(
+        f"""
+        {op}_kept = {op}(x, axes=(1,) | (2,), keepdims=1)
+        {op} = Transpose({op}_kept, perm=(0, 2, 1))
+        {op} = {op}(turned, axes=(1,) | (2,), keepdims=1)
+        {op}_gone = {op}(x | turned, axes=(1,) | (2,), keepdims=0)
+        """
+        for op in REDUCTIONS
+    ),
+    *(
+        f"""
+        {op}_of_x = {op}(x, axis=1 | 2)
+        {op} = {op}(turned, axis=1 | 2) | Transpose({op}_of_x, perm=(0, 2, 1))
+        """
+        for op in ("Softmax", "LogSoftmax")
+    ),
+)
+
 LENGTH = 4
 COUNTED = Vocabulary(
     "sums divided by their number",
@@ -180,7 +207,7 @@ REDUCTIONS_FAMILY = Family(
         COUNTED,
         *STACKS,
         *(_joined(layout) for layout in (SECOND, LAST)),
-        TWO_AXES,
+        *(TWO_AXES, TURNED),
     ),
     about="reductions of one axis or two, of stacks and joined tensors, and expanded operands",
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from xflow.generator.production import SYMBOL
 from xflow.generator.vocabularies.common import OUT, X, stages, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
@@ -161,8 +164,46 @@ IN_ROWS = stages(
 """)
 """Heads that lie side by side in rows need not be put first to be rotated."""
 
+of_rows = partial(tensors, B=BATCH, H=HEADS, S=LENGTH, D=HALF, E=WHOLE)
+LINEAR = tuple(
+    stages(
+        f"laws of {op}",
+        of_rows("x: x[B H S E] y[B H S E]  cos: c[B S D]  sin: s[B S D]"),
+        limits=(1,) * 4,
+        reals={SYMBOL: "a"},
+        by_example=True,
+        searched=False,
+    ).steps(f"""
+        scale = SYMBOL
+        scaled = Mul(x, scale)
+        both = Concat(x, x, axis=1)
+        sum = Add(x, x)
+        turned = {op}(x, cos, sin)
+        out = {op}(scaled | both | sum, cos, sin)
+        out = Mul(turned, scale) | Concat(turned, turned, axis=1) | Add(turned, turned)
+    """)
+    for op in ("RotaryEmbedding", "InterleavedRotaryEmbedding")
+)
+"""What is linear goes past a scale and a sum; heads side by side are turned as one tensor."""
+
+AGAIN = stages(
+    "rotary embedding twice",
+    of_rows("x: x[B H S E]  cos: c[B S D]  sin: s[B S D]  next_cos: d[B S D]  next_sin: e[B S D]"),
+    limits=(6,) * 8,
+    by_example=True,
+    searched=False,
+).steps("""
+    once = RotaryEmbedding(x, cos, sin)
+    cosines, sines = Mul((cos, sin), (next_cos, next_sin))
+    cross, other = Mul((sin, cos), (next_cos, next_sin))
+    angle_cos = Sub(cosines, sines)
+    angle_sin = Add(cross, other)
+    out = RotaryEmbedding(once, next_cos, next_sin)
+    out = RotaryEmbedding(x, angle_cos, angle_sin)
+""")
+
 ROTARY = Family(
     "rotary",
-    (*ROTATED, *INTERLEAVED, REPEATED, IN_ROWS),
+    (*ROTATED, *INTERLEAVED, REPEATED, IN_ROWS, *LINEAR, AGAIN),
     about="rotary position embeddings in one operator and step by step",
 )

@@ -51,6 +51,24 @@ ONES = stages(
 """Not searched: they lead from norms of scaled rows to norms that are scaled, and the squares of
 1e-23 are 0 in floats."""
 
+OUTER = stages(
+    "products of columns and rows",
+    tensors("x: x[*B n 1]  row: y[*B 1 m]", B=2, n=N, m=M),
+    limits=(0,) * 3,
+    ranks=(0, 1, 2),
+).steps("out = MatMul(x, row) | Mul(x, row)")
+
+UNITS = stages(
+    "sums of weights",
+    tensors("x: x[B n]", B=2, n=N),
+    limits=(1,) * 3,
+    by_example=True,
+    searched=False,
+).steps(f"""
+    weights = Softmax(x, axis=1)
+    out = ReduceSum(weights, {ROWS}) | Ones(shape=(2, 1))
+""")
+
 DISTANCES = stages(
     "squared distances", tensors("one: x[n 1 d]  other: y[1 m d]", n=N, d=D, m=M), limits=(3,) * 13
 ).steps("""
@@ -124,7 +142,7 @@ SUMS = Family(
     (
         MOMENTS,
         *(_differences(layout) for layout in (SECOND, LAST)),
-        *(ONES, DISTANCES, MERGED, TWO),
+        *(ONES, OUTER, UNITS, DISTANCES, MERGED, TWO),
     ),
     about="sums of products as products of matrices, moments, distances, and weights of two",
 )

@@ -5,7 +5,7 @@ Exporters write the same view as a Reshape, a Squeeze or an Unsqueeze.
 
 from __future__ import annotations
 
-from xflow.generator.vocabularies.common import X, sorts, stages, tensors
+from xflow.generator.vocabularies.common import X, either, sorts, stages, tensors
 from xflow.generator.vocabulary import Family, Input, Vocabulary
 
 EXTENTS = {"n": 3, "m": 5}
@@ -50,6 +50,7 @@ PUT = (
     ("n m", (2,)),
     ("n m", (2, 3)),
     ("n 1 1", (0,)),
+    ("n 1 1", (1,)),
     ("n 1 1", (3,)),
 )
 
@@ -87,6 +88,51 @@ GATHERED = stages(
     out = Gather(rows, some, axis=0) | Gather(x, chosen, axis=0)
 """)
 
+STACKED = stages(
+    "stacked rows split",
+    tensors("x: x[n M] y[m M]", n=5, m=6, M=12),
+    limits=(0,) * 4,
+    by_example=True,
+).steps("""
+    both = Concat(x, x, axis=0)
+    parts = Reshape(x, shape=(5, 3, 4) | (6, 3, 4))
+    out = Reshape(both, shape=(11, 3, 4)) | Concat(parts, parts, axis=0)
+""")
+
+TURNED = stages(
+    "places of turned matrices",
+    tensors("x: x[n m]  places: i[k] INT64", n=7, m=4, k=5),
+    limits=(0,) * 3,
+    free=sorts("places"),
+).steps("""
+    turned = Transpose(x, perm=(1, 0))
+    columns = Gather(x, places, axis=1)
+    column = Unsqueeze(places, axes=(1,))
+    out = Gather(turned, places, axis=0) | Transpose(columns, perm=(1, 0))
+    out = Gather(x, places, axis=0) | GatherND(x, column)
+""")
+
+
+def _copies(place: str, axis: int, *sizes: int) -> Vocabulary:
+    """Copies of copies along an axis of a matrix."""
+
+    def copied(sort: str, *numbers: int) -> str:
+        repeats = either((1, n) if axis else (n, 1) for n in numbers)
+        return f"Tile({sort}, repeats={repeats})"
+
+    return stages(
+        f"copies along the {place} axis",
+        (Input("x", X, "n m", sizes),),
+        by_example=True,
+    ).steps(f"""
+        once = {copied("x", 2, 3, 4)}
+        out = {copied("once", 2, 3, 4)} | {copied("x", 2, 3, 4, 6, 8, 9, 12, 16)}
+        out = Concat(x, x, axis={axis}) | Concat(x, x, x, axis={axis})
+    """)
+
+
+REPEATED = (_copies("first", 0, 5, 3), _copies("last", 1, 3, 5))
+
 FLAT = stages(
     "convolutions of one pixel as products",
     tensors("x: x[N C H W]  kernel: w[O C 1 1]", N=2, C=3, H=5, W=7, O=4),
@@ -122,7 +168,7 @@ VIEWS = Family(
         *(_single(dims, axes, gone=True) for dims, axes in TAKEN),
         *(_single(dims, axes, gone=False) for dims, axes in PUT),
         *(_split("n", (5,)), _split("B n", (2, 5))),
-        *(GATHERED, FLAT, KERNELS),
+        *(GATHERED, STACKED, TURNED, *REPEATED, FLAT, KERNELS),
     ),
     about="one tensor seen in several ways: axes of extent 1, split rows, places of places",
 )

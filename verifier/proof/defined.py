@@ -327,7 +327,9 @@ def outside(demand: Demand) -> Iterator[Demand]:
 def _of_like_sign(base: Base, *, positive: bool) -> Iterator[Normal]:
     """What is positive where `base` is and nowhere else: its inverse, and its root."""
     yield make_normal([Term(Fraction(1), powers=((base, -1),))])
-    if positive:
+    if positive and isinstance(base, Function) and base.name == "sqrt":
+        yield base.args[0]
+    elif positive:
         inside = canonical(make_normal([Term(Fraction(1), powers=((base, 1),))]))
         yield make_normal([Term(Fraction(1), powers=((Function("sqrt", (inside,)), 1),))])
 
@@ -520,8 +522,11 @@ class Domain:
             return True  # it occurs in a denominator already
         if isinstance(base, Element) and self._signs.fact(base) in ("!=", ">"):
             return True
-        if isinstance(base, Function) and base.name == "exp":
-            return not self._signs.may_vanish(base.args[0])
+        match base:
+            case Function("exp", (argument,)):
+                return not self._signs.may_vanish(argument)
+            case Function("sqrt", (argument,)) if self._not_zero(argument, path):
+                return True
         unit = make_normal([Term(Fraction(1), powers=((base, 1),))])
         return self._group_not_zero(unit, path)
 

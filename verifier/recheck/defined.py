@@ -292,6 +292,9 @@ def _of_like_sign(need: Need) -> Iterator[Need]:
         return
     yield replace(need, argument=Sum((inverse(need.argument),)))
     if need.function == "log":
+        match need.argument.terms:
+            case (Term(coefficient, (), (), ((Apply("sqrt", (inside,)), 1),)),) if coefficient > 0:
+                yield replace(need, argument=inside)
         yield replace(need, argument=Sum(tuple(function_terms("sqrt", [need.argument]))))
 
 
@@ -430,6 +433,9 @@ class Definedness:
                 return True
             case Apply("exp", (argument,)) if not may_vanish(argument, self._unbounded):
                 return True
+            case Apply("sqrt", (argument,)):
+                if self._not_zero(argument, path):
+                    return True
             case Read(tensor, _) if self._facts.get(tensor.lstrip("%")) in ("!=", ">"):
                 return True
         alone = Sum((term(Fraction(1), factors=[(factor, 1)]),))
