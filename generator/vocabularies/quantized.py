@@ -144,10 +144,10 @@ def _moved_codes(
         (
             Input("x", "coded", dims, sizes, dtype=TYPES[SIGNED]),
             Input("y", X, dims, sizes),
-            *tensors("scale: s[]  zero: z[] INT8"),
+            *tensors("scale: s[]  zero: z[] INT8  shift: v[] UINT8"),
             *places,
         ),
-        free=frozenset({"zero", "scale", *(item.sort for item in places)}),
+        free=POINTS | {"scale", *(item.sort for item in places)},
         ranks=ranks,
         by_example=not ranks[-1],
     ).steps(f"""
@@ -156,8 +156,8 @@ def _moved_codes(
         made = DequantizeLinear(coded, scale, zero)
         out = {op}(made, {way})
         moved_reals = {op}(x, {way})
-        out = QuantizeLinear(moved_reals, scale, zero, to="{SIGNED}")
-        codes = QuantizeLinear(x, scale, zero, to="{SIGNED}")
+        out, codes = QuantizeLinear((moved_reals, x), scale, zero, to="{SIGNED}")
+        out, codes = QuantizeLinear((moved_reals, x), scale, shift, to="{UNSIGNED}")
         out = {op}(codes, {way})
     """)
 

@@ -107,9 +107,7 @@ TURNED = stages(
 ).steps("""
     turned = Transpose(x, perm=(1, 0))
     columns = Gather(x, places, axis=1)
-    column = Unsqueeze(places, axes=(1,))
     out = Gather(turned, places, axis=0) | Transpose(columns, perm=(1, 0))
-    out = Gather(x, places, axis=0) | GatherND(x, column)
 """)
 
 

@@ -35,6 +35,7 @@ INFERRED = {
     "kernel-enlarged": {"p >= 0", "q >= 0"},
     "pad-merged-into-a-convolution": {"p >= 0", "q >= 0"},
     "pads-merged": {"p >= 0", "q >= 0"},
+    "sign-of-a-positive-multiple": {"s > 0"},
     "pad-is-concat": {"p >= 0", "q >= 0"},
     "pad-cropped-again": {"p >= 0", "q >= 0"},
     "scale-as-convolution": {"S >= 1"},
