@@ -27,7 +27,7 @@ ROOTS = stages(
     root = Sqrt(x)
     inverse = Reciprocal(x)
     log = Log(x)
-    out = Sqrt(product) | Mul(root, root) | Div(root, root)
+    out = Sqrt(product) | Mul(root, root)
     out = Log(product) | Add(log, log) | Sub(log, log) | Log(root) | Mul(log, half)
     out = Sqrt(inverse) | Reciprocal(root) | Log(inverse) | Neg(log)
 """)

@@ -319,10 +319,8 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
         for production in vocabulary.productions
     }
     left = {op.name for op in operators() if not isinstance(op, Composite)} - used
-    # Functions that round, others of which nothing but themselves is known, and what stands in
-    # proofs alone.
-    rounding = {"Ceil", "Floor", "Round", "Sign"}
-    assert left == {*rounding, "AsReal", "ReduceProd"}
+    # One of which nothing but itself is known, and what stands in proofs alone.
+    assert left == {"AsReal", "ReduceProd"}
 
 
 @pytest.mark.parametrize(

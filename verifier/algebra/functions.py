@@ -82,7 +82,7 @@ def exponential(normal: Normal) -> list[Term]:
     powers: list[tuple[Base, int]] = []
     factors: list[list[Term]] = []
     for term in normal.terms:
-        inner = _argument_of_log(term)
+        inner = argument_of_log(term)
         if inner is not None:
             factor = list(inner.terms) if term.coefficient > 0 else reciprocal(inner)
             factors += [factor] * abs(term.coefficient.numerator)
@@ -96,7 +96,7 @@ def exponential(normal: Normal) -> list[Term]:
     return result
 
 
-def _argument_of_log(term: Term) -> Normal | None:
+def argument_of_log(term: Term) -> Normal | None:
     """a where the term is a small integer times ``log(a)``."""
     if term.variables or term.guards or len(term.powers) != 1:
         return None

@@ -161,7 +161,7 @@ class Maxima:
 
 
 def has_maximum(scalar: Scalar) -> bool:
-    """Whether a maximum, or a function that is written with one, occurs in `scalar`."""
+    """Whether a maximum, or a function that is read apart as those are, occurs in `scalar`."""
     match scalar:
         case MaxOver():
             return True
@@ -172,7 +172,7 @@ def has_maximum(scalar: Scalar) -> bool:
         case If(_, then, other):
             return has_maximum(then) or has_maximum(other)
         case Call(function, args):
-            return function in ("max", "min", "abs", "sqrt") or any(map(has_maximum, args))
+            return function in ("max", "min", "abs", "sqrt", "log") or any(map(has_maximum, args))
     return False
 
 

@@ -30,7 +30,12 @@ from xflow.verifier.algebra.choices import assume, branches, outer_condition
 from xflow.verifier.algebra.digits import merged
 from xflow.verifier.algebra.elimination import pinned_by_floor, pinned_value
 from xflow.verifier.algebra.factors import canonical
-from xflow.verifier.algebra.functions import MAX_POWER, apply_function, constant_of
+from xflow.verifier.algebra.functions import (
+    MAX_POWER,
+    apply_function,
+    argument_of_log,
+    constant_of,
+)
 from xflow.verifier.algebra.integers import Ranges, is_integer
 from xflow.verifier.algebra.maxima import Maxima
 from xflow.verifier.algebra.steps import STEPS, distributed
@@ -87,7 +92,23 @@ class Normalizer:
 
     def normal(self, scalar: Scalar, path: Guards = ()) -> Normal:
         """The normal form of `scalar` where `path` holds. Raises TooLargeError."""
-        return make_normal(self.simplify(self._terms(scalar, path), path))
+        terms = self.simplify(self._terms(scalar, path), path)
+        return make_normal(self._joined_logarithms(terms) if self.tropical else terms)
+
+    def _joined_logarithms(self, terms: list[Term]) -> list[Term]:
+        """Rewrite ``log(x) + log(y)`` as ``log(x y)``, which holds wherever both are defined."""
+        found = [(term, inside) for term in terms if (inside := argument_of_log(term)) is not None]
+        if len(found) < 2 or any(abs(term.coefficient) != 1 for term, _ in found):
+            return terms
+        product = [ONE_TERM]
+        for term, inside in found:
+            factor = list(inside.terms)
+            if term.coefficient < 0:
+                factor = apply_function("reciprocal", inside)
+            product = self.times(product, factor)
+        logarithms = [term for term, _ in found]
+        rest = [term for term in terms if term not in logarithms]
+        return [*rest, *apply_function("log", make_normal(product))]
 
     def remembered(self, scalar: Scalar, path: Guards = ()) -> Normal:
         """`normal`, worked out once for equal scalars where the same is assumed.

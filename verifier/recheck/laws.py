@@ -69,6 +69,24 @@ def _is_inverse(arg: Sum) -> bool:
     return divides and not only.variables and not only.guards
 
 
+def with_one_logarithm(total: Sum) -> Sum:
+    """The sum with ``log x - log y`` as ``log (x/y)``, which it is where both have a value."""
+    found = {t: arg for t in total.terms if (arg := _argument_of_log(t)) is not None}
+    if len(found) < 2 or any(abs(t.coefficient) != 1 for t in found):
+        return total
+    product = _multiplied(
+        [arg.terms if t.coefficient > 0 else [inverse(arg)] for t, arg in found.items()]
+    )
+    return collect([*(t for t in total.terms if t not in found), *_logarithm(collect(product))])
+
+
+def _argument_of_log(part: Term) -> Sum | None:
+    match part.factors:
+        case ((Apply("log", (inside,)), 1),) if not part.variables and not part.guards:
+            return inside
+    return None
+
+
 def _multiplied(factors: Sequence[Sequence[Term]]) -> list[Term]:
     result = [term(ONE)]
     for factor in factors:

@@ -17,6 +17,7 @@ from xflow.verifier.recheck.expand import Expansion
 from xflow.verifier.recheck.finite import is_finite
 from xflow.verifier.recheck.forms import Sum, Term, Unreplayable, with_coefficient
 from xflow.verifier.recheck.groups import Change, Group, gathered
+from xflow.verifier.recheck.laws import with_one_logarithm
 from xflow.verifier.recheck.reading import Reader, read_condition, read_map, read_size
 from xflow.verifier.recheck.reals import equal_over_reals
 from xflow.verifier.recheck.replay import Replay
@@ -144,7 +145,9 @@ class Output:
         recorded = self._reader.sum(entry(self._data, side))
         if not is_finite(recorded, self._questions):
             raise Unreplayable(f"the normal form of the {side} side may have a sum without end")
-        if not self._plain.equal(expanded, recorded, ()):
+        if not self._plain.equal(expanded, recorded, ()) and not self._plain.equal(
+            with_one_logarithm(expanded), recorded, ()
+        ):
             raise Unreplayable(
                 f"the {side} side is not shown to have its normal form: {self._plain.failure}"
             )

@@ -46,7 +46,7 @@ def keeps_values(source: str, target: str) -> bool:
         a: Any = np.iinfo(source.lower())
         b: Any = np.iinfo(target.lower())
         return bool(b.min <= a.min and a.max <= b.max)
-    if (source, target) == (CODE, REAL):
+    if source == CODE and target in (REAL, *FLOATS):
         return True  # eight bits are integers of any type of floats
     if source in INTEGERS and target in FLOATS:
         return bool(np.iinfo(source.lower()).bits <= _PRECISION[target])
