@@ -183,6 +183,7 @@ DEPTHWISE_SIDE_BY_SIDE = stages(
     free=sorts("w_kernel v_kernel"),
     ranks=SPATIAL,
     by_example=True,
+    searched=False,
 ).steps("""
     images = Concat(x, y, axis=1)
     kernels = Concat(w_kernel, v_kernel, axis=0)
@@ -204,6 +205,7 @@ WHOLE = stages(
     limits=(2,) * 6,
     free=sorts("kernel"),
     by_example=True,
+    searched=False,
 ).steps("""
     matrix = Reshape(kernel, shape=(4, 105))
     turned = Transpose(matrix, perm=(1, 0))

@@ -187,6 +187,7 @@ JOINED = rounded(
     limits=(0,) * 4,
     free=sorts("zero scale"),
     ranks=RANKS,
+    searched=False,
 ).steps("""
     both = Concat(coded, coded, axis=1)
     out = DequantizeLinear(both, scale, zero)

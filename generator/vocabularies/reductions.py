@@ -158,26 +158,26 @@ TURNED = Vocabulary(
     MATRICES,
     exact=False,
     ranks=(0, 1, 2),
-    roots=sorts("Softmax LogSoftmax") | {*REDUCTIONS, *(f"{op} gone" for op in REDUCTIONS)},
+    roots=frozenset(REDUCTIONS),
 ).steps(
     "turned = Transpose(x, perm=(0, 2, 1))",
-    *(
-        f"""
-        {op}_kept = {op}(x, axes=(1,) | (2,), keepdims=1)
-        {op} = Transpose({op}_kept, perm=(0, 2, 1))
-        {op} = {op}(turned, axes=(1,) | (2,), keepdims=1)
-        {op}_gone = {op}(x | turned, axes=(1,) | (2,), keepdims=0)
-        """
-        for op in REDUCTIONS
-    ),
-    *(
-        f"""
-        {op}_of_x = {op}(x, axis=1 | 2)
-        {op} = {op}(turned, axis=1 | 2) | Transpose({op}_of_x, perm=(0, 2, 1))
-        """
-        for op in ("Softmax", "LogSoftmax")
-    ),
+    *(f"{op} = {op}(x | turned, axes=(1,) | (2,), keepdims=0)" for op in REDUCTIONS),
 )
+
+KEPT = tuple(
+    stages(
+        f"{op} of turned matrices", MATRICES, limits=(0,) * 3, ranks=(0, 1, 2), searched=False
+    ).steps(f"""
+        turned = Transpose(x, perm=(0, 2, 1))
+        made = {op}(x, {first}) | {op}(x, {second})
+        out = {op}(turned, {first}) | {op}(turned, {second}) | Transpose(made, perm=(0, 2, 1))
+    """)
+    for op, first, second in (
+        *((op, "axes=(1,), keepdims=1", "axes=(2,), keepdims=1") for op in REDUCTIONS),
+        *((op, "axis=1", "axis=2") for op in ("Softmax", "LogSoftmax")),
+    )
+)
+"""Not searched: with as many operators, the axes are turned before or after."""
 
 LENGTH = 4
 COUNTED = Vocabulary(
@@ -207,7 +207,7 @@ REDUCTIONS_FAMILY = Family(
         COUNTED,
         *STACKS,
         *(_joined(layout) for layout in (SECOND, LAST)),
-        *(TWO_AXES, TURNED),
+        *(TWO_AXES, TURNED, *KEPT),
     ),
     about="reductions of one axis or two, of stacks and joined tensors, and expanded operands",
 )

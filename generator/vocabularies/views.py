@@ -93,6 +93,7 @@ STACKED = stages(
     tensors("x: x[n M] y[m M]", n=5, m=6, M=12),
     limits=(0,) * 4,
     by_example=True,
+    searched=False,
 ).steps("""
     both = Concat(x, x, axis=0)
     parts = Reshape(x, shape=(5, 3, 4) | (6, 3, 4))
@@ -122,6 +123,7 @@ def _copies(place: str, axis: int, *sizes: int) -> Vocabulary:
         f"copies along the {place} axis",
         (Input("x", X, "n m", sizes),),
         by_example=True,
+        searched=False,
     ).steps(f"""
         once = {copied("x", 2, 3, 4)}
         out = {copied("once", 2, 3, 4)} | {copied("x", 2, 3, 4, 6, 8, 9, 12, 16)}

@@ -439,6 +439,12 @@ rule maximum-of-parts
   to       Max(ReduceMax(x, axes=[1]), ReduceMax(y, axes=[1]))
   where    n >= 1, k >= 1
 
+rule sum-of-quotients
+  in       x[n, m] s[n, 1]
+  from     ReduceSum(Div(x, s), axes=[1])
+  to       Div(ReduceSum(x, axes=[1]), s)
+  where    m >= 1
+
 rule padded-and-cut
   in       x[n]
   param    p
