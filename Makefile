@@ -63,7 +63,8 @@ bench-twice: $(VENV)/installed
 over-time: $(VENV)/peers
 	$(BIN)/python benchmarks/over_time.py
 
-# The data of the learned cost, and its training; what was timed before stays.
+# The data of the learned cost, and its training, which writes what the package ships; what was
+# timed before stays.
 forms: $(VENV)/installed
 	$(call install,'.[exports]')
 	$(BIN)/python benchmarks/forms.py
@@ -71,7 +72,8 @@ forms: $(VENV)/installed
 
 learn-cost: $(VENV)/installed
 	$(call install,'.[learn]')
-	$(BIN)/python benchmarks/learn_cost.py --out benchmarks/results
+	$(BIN)/python benchmarks/learn_cost.py --out benchmarks/results \
+		--write xflow/cost/learned/correction.npz
 
 # Exports with dynamic batch and length, at the sizes of the same models above.
 bench-dynamic: $(VENV)/peers

@@ -6,20 +6,24 @@ What was measured are regions of many kernels.  So the loss is of sums, as in An
 OSDI 2020): the logarithm of what all kernels of a form take together, beside those of the other
 forms of the same region, since all that the search asks is which of them is faster.
 
-Families of networks are held out together, in some folds; a few regions are common to two families
-all the same.  Beside the trees stand the estimate that they correct and FLOPs.
+What is written has a part for each fold of families, which is trained without that.  How the parts
+differ says how sure they are of a kernel, see `xflow.cost.learned.correction`.
 
-    python learn_cost.py [--data FILE] [--threads N ...] [--folds N] [--out DIR] [--write FILE]
+To judge, families of networks are held out together, in the same folds; a few regions are common to
+two families all the same.  Beside what was learned stand the estimate that it corrects and FLOPs.
+
+    python learn_cost.py [--data FILE] [--threads N ...] [--folds N] [--rounds N] [--out DIR]
+                         [--write FILE [--without FAMILY ...]]
 """
 
 import argparse
 import math
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import mean, median
+from statistics import geometric_mean, mean, median
 from typing import Any
 
 import lightgbm
@@ -31,8 +35,9 @@ from scipy.stats import kendalltau
 from forms import PACKED, lines_of, read
 from tables import decimals, table, two_medians
 from xflow.cost.estimate import KernelLister
+from xflow.cost.learned.correction import Correction, kind_of
 from xflow.cost.learned.features import Features, features
-from xflow.cost.learned.trees import LEAF, Trees
+from xflow.cost.learned.trees import Tree, Trees
 from xflow.cost.machine import processor_name
 from xflow.cost.target import TargetModel
 
@@ -42,13 +47,17 @@ CALL_S = 8e-6
 """Seconds of each run of a session, whatever it computes."""
 RARE = 40
 """Kernels of which fewer have a feature do not tell what it means."""
+FEW = 4
+"""Families of which fewer have a kind of kernel do not tell how long it takes elsewhere."""
 ABSOLUTE = 0.02
 """Weight of what a form takes, beside what it takes more or less than the others."""
-ROUNDS = 800
+ROUNDS = 200
 SURE = 2.0
 """Standard errors by which a form differs from the original that is told apart."""
 LEAST = 5
 """Forms of which an order says something."""
+GAIN = 0.02
+"""What a form has to gain by a cost to be chosen, as in `xflow.search.policy`."""
 PARAMETERS = {
     "learning_rate": 0.15,
     "num_leaves": 31,
@@ -61,6 +70,7 @@ PARAMETERS = {
     "verbosity": -1,
     "seed": 0,
     "deterministic": True,
+    "num_threads": 1,
     "force_row_wise": True,
 }
 
@@ -210,38 +220,81 @@ def matrix(data: Data, names: Sequence[str]) -> NDArray[np.float32]:
 
 def names_of(data: Data, groups: Iterable[Group]) -> list[str]:
     """The features that are not rare."""
-    kernels = {int(k) for group in groups for form in group.forms for k in form.kernels}
-    counts = Counter(name for kernel in kernels for name in data.kernels[kernel])
+    counts = Counter(name for kernel in kernels_of(groups) for name in data.kernels[kernel])
     return sorted(name for name, count in counts.items() if count >= RARE)
 
 
-def as_trees(booster: Any, names: Sequence[str]) -> Trees:
+def trees_of(booster: Any) -> list[Tree]:
     """The trees that a booster has learned."""
-    roots = [tree["tree_structure"] for tree in booster.dump_model()["tree_info"]]
-    listed: list[list[tuple[int, float, int, int, float]]] = []
-    for root in roots:
-        nodes: list[Any] = []
-        _flatten(root, nodes)
-        listed.append(nodes)
-    most = max(map(len, listed))
-    padding = (LEAF, 0.0, 0, 0, 0.0)
-    whole = [nodes + [padding] * (most - len(nodes)) for nodes in listed]
-    columns = [np.array([[node[k] for node in nodes] for nodes in whole]) for k in range(5)]
-    kinds = (np.int32, np.float64, np.int32, np.int32, np.float64)
-    return Trees(tuple(names), *(c.astype(kind) for c, kind in zip(columns, kinds, strict=True)))
+    return [_below(tree["tree_structure"]) for tree in booster.dump_model()["tree_info"]]
 
 
-def _flatten(node: Mapping[str, Any], nodes: list[Any]) -> int:
-    """Put a node and what is below it into a list; return its number."""
-    number = len(nodes)
-    nodes.append(None)
+def _below(node: Mapping[str, Any]) -> Tree:
     if "leaf_value" in node:
-        nodes[number] = (LEAF, 0.0, 0, 0, float(node["leaf_value"]))
-        return number
-    left = _flatten(node["left_child"], nodes)
-    right = _flatten(node["right_child"], nodes)
-    nodes[number] = (int(node["split_feature"]), float(node["threshold"]), left, right, 0.0)
-    return number
+        return float(node["leaf_value"])
+    sides = _below(node["left_child"]), _below(node["right_child"])
+    return (int(node["split_feature"]), float(node["threshold"]), *sides)
+
+
+def kinds_of(data: Data, groups: Iterable[Group]) -> dict[str, list[int]]:
+    """The kernels of each kind that enough families have, by number."""
+    families: defaultdict[str, set[str]] = defaultdict(set)
+    kernels: defaultdict[str, set[int]] = defaultdict(set)
+    for group in groups:
+        for kernel in kernels_of([group]):
+            kind = kind_of(data.kernels[kernel])
+            families[kind].add(group.family)
+            kernels[kind].add(kernel)
+    return {kind: sorted(kernels[kind]) for kind in kernels if len(families[kind]) >= FEW}
+
+
+def kernels_of(groups: Iterable[Group]) -> list[int]:
+    """The kernels that some groups have, by number."""
+    return sorted({int(k) for group in groups for form in group.forms for k in form.kernels})
+
+
+class Learner:
+    """Trains parts, each without some families, and each once."""
+
+    def __init__(self, data: Data, groups: Sequence[Group], folds: Sequence[set[str]], rounds: int):
+        self.data = data
+        self.groups = groups
+        self.folds = folds
+        self.rounds = rounds
+        self.names = names_of(data, groups)
+        self._parts: dict[frozenset[int], tuple[list[Tree], NDArray[np.float64]]] = {}
+
+    def correction(self, held: Collection[int] = ()) -> Correction:
+        """What is learned without the families of these folds: a part for each other fold."""
+        seen = self._without(held)
+        others = [number for number in range(len(self.folds)) if number not in held]
+        parts = [self._part(frozenset((*held, number))) for number in others]
+        trees = Trees.of(self.names, [part for part, _ in parts])
+        usual = {
+            kind: [float(np.median(told[those])) for _, told in parts]
+            for kind, those in kinds_of(self.data, seen).items()
+        }
+        return Correction(trees, usual)
+
+    def _part(self, held: frozenset[int]) -> tuple[list[Tree], NDArray[np.float64]]:
+        """The trees of a part, and what they say of all kernels."""
+        if held not in self._parts:
+            booster = train(self.data, self._without(held), self.names, self.rounds)
+            told = booster.predict(matrix(self.data, self.names))
+            self._parts[held] = trees_of(booster), told
+        return self._parts[held]
+
+    def _without(self, held: Collection[int]) -> list[Group]:
+        families = set().union(*(self.folds[number] for number in held))
+        return [group for group in self.groups if group.family not in families]
+
+
+def factors_of(data: Data, groups: Iterable[Group], correction: Correction) -> NDArray[np.float64]:
+    """The factors of the kernels that some groups have; 1 for all others."""
+    factors = np.ones(len(data.kernels))
+    for kernel in kernels_of(groups):
+        factors[kernel] = 2.0 ** correction.of(data.kernels[kernel]).shrunk
+    return factors
 
 
 # Judging
@@ -259,6 +312,8 @@ class Row:
     apart_taus: Mapping[str, float | None]
     errors: Mapping[str, float]
     """Mean of the part by which a predicted ratio is off, of forms told apart or not."""
+    gains: Mapping[str, float]
+    """How many times as fast the regions are together in the forms that a cost chooses."""
 
 
 def predicted(data: Data, group: Group, factors: NDArray[np.float64]) -> dict[str, list[float]]:
@@ -290,8 +345,11 @@ def judge(data: Data, groups: Sequence[Group], factors: NDArray[np.float64]) -> 
         seconds: list[float] = []
         apart: list[bool] = []
         guessed: dict[str, list[float]] = {cost: [] for cost in COSTS}
+        taken = dict.fromkeys(COSTS, 0.0)
         for group in mine:
             logs = predicted(data, group, factors)
+            for cost in COSTS:
+                taken[cost] += group.seconds * 2 ** group.forms[choice(logs[cost])].ratio
             for position, form in enumerate(group.forms):
                 if not position:
                     continue
@@ -316,9 +374,16 @@ def judge(data: Data, groups: Sequence[Group], factors: NDArray[np.float64]) -> 
                     )
                     for cost in COSTS
                 },
+                {cost: sum(group.seconds for group in mine) / taken[cost] for cost in COSTS},
             )
         )
     return rows
+
+
+def choice(logs: Sequence[float]) -> int:
+    """The form that a cost chooses, which gains enough by it; 0 for the original."""
+    best = min(range(len(logs)), key=lambda position: logs[position])
+    return best if logs[best] <= math.log2(1 - GAIN) else 0
 
 
 def tau(
@@ -342,6 +407,7 @@ HEADER = (
     "told apart",
     *COSTS,
     *(f"error, {cost}" for cost in COSTS[:2]),
+    *(f"choice, {cost}" for cost in COSTS[:2]),
 )
 
 
@@ -349,7 +415,8 @@ def cells(row: Row) -> tuple[str, ...]:
     """The texts of a line of the table."""
     taus = (f"{decimals(row.taus[c])} ({decimals(row.apart_taus[c])})" for c in COSTS)
     errors = (f"{100 * row.errors[c]:.1f} %" for c in COSTS[:2])
-    return (row.network, *map(str, (row.threads, row.forms, row.apart)), *taus, *errors)
+    gains = (f"{row.gains[c]:.3f}" for c in COSTS[:2])
+    return (row.network, *map(str, (row.threads, row.forms, row.apart)), *taus, *errors, *gains)
 
 
 def medians(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -360,7 +427,8 @@ def medians(rows: Sequence[Row]) -> tuple[str, ...]:
     )
     errors = (f"{100 * median(row.errors[c] for row in rows):.1f} %" for c in COSTS[:2])
     counts = (rows[0].threads, sum(row.forms for row in rows), sum(row.apart for row in rows))
-    return (f"median of {len(rows)}", *map(str, counts), *taus, *errors)
+    gains = (f"{geometric_mean(row.gains[c] for row in rows):.3f}" for c in COSTS[:2])
+    return (f"median of {len(rows)}", *map(str, counts), *taus, *errors, *gains)
 
 
 def by_threads(rows: Sequence[Row]) -> list[list[Row]]:
@@ -372,8 +440,10 @@ def by_threads(rows: Sequence[Row]) -> list[list[Row]]:
 LEGEND = """\
 Kendall's tau of what forms of regions take more than their originals, over the forms of each
 network, and in brackets over those that are told apart from the original; and by how much a ratio
-of two times is off in the mean. The {families} families are held out in {folds} folds; a few
-regions are common to two of them, and the settings were chosen by the same folds."""
+of two times is off in the mean. A choice is how many times as fast the regions of a network are
+together, as measured, in the forms that a cost holds to be the fastest; in the first table the
+geometric mean. The {families} families are held out in {folds} folds; a few regions are common to
+two of them, and the settings were chosen by the same folds."""
 
 
 def markdown(rows: Sequence[Row], data: Data, options: argparse.Namespace) -> str:
@@ -415,34 +485,42 @@ def main() -> int:
     parser.add_argument("--folds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--out", type=Path, metavar="DIR", help="where the table is written")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="the trees, of all families")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="what all families teach")
+    parser.add_argument(
+        "--without", nargs="+", default=[], metavar="FAMILY", help="write what the others teach"
+    )
     options = parser.parse_args()
     data = load(options.data, options.threads)
     forms = sum(len(group.forms) for group in data.groups)
     print(f"{len(data.groups)} groups, {forms} forms, {len(data.kernels)} kernels", flush=True)
-    rows: list[Row] = []
-    for fold in folds_of(data.groups, options.folds):
-        seen = [group for group in data.groups if group.family not in fold]
-        held = [group for group in data.groups if group.family in fold]
-        if not seen or not held:
-            continue
-        names = names_of(data, seen)
-        booster = train(data, seen, names, options.rounds)
-        factors = np.exp2(booster.predict(matrix(data, names)))
-        rows += judge(data, held, factors)
-        print(f"{', '.join(sorted(fold))}: done", flush=True)
-    rows.sort(key=lambda row: (row.network, row.threads))
-    for texts in (HEADER, *map(cells, rows), *map(medians, by_threads(rows))):
-        print(" | ".join(texts))
+    if options.write is not None:
+        groups = [group for group in data.groups if group.family not in options.without]
+        folds = folds_of(groups, options.folds)
+        found = Learner(data, groups, folds, options.rounds).correction()
+        found.write(options.write)
+        size = f"{options.write.stat().st_size:,} bytes"
+        print(
+            f"{options.write}: {size}, digest {found.digest}, {len(found.kinds)} kinds", flush=True
+        )
     if options.out is not None:
+        rows = judged(data, options.folds, options.rounds)
+        for texts in (HEADER, *map(cells, rows), *map(medians, by_threads(rows))):
+            print(" | ".join(texts))
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / f"{NAME}.md").write_text(markdown(rows, data, options))
-    if options.write is not None:
-        names = names_of(data, data.groups)
-        trees = as_trees(train(data, data.groups, names, options.rounds), names)
-        trees.write(options.write)
-        print(f"{options.write}: {options.write.stat().st_size:,} bytes")
     return 0
+
+
+def judged(data: Data, count: int, rounds: int) -> list[Row]:
+    """A row for each network and number of threads, of which the family was held out."""
+    folds = folds_of(data.groups, count)
+    learner = Learner(data, data.groups, folds, rounds)
+    rows: list[Row] = []
+    for number, fold in enumerate(folds):
+        held = [group for group in data.groups if group.family in fold]
+        rows += judge(data, held, factors_of(data, held, learner.correction([number])))
+        print(f"{', '.join(sorted(fold))}: done", flush=True)
+    return sorted(rows, key=lambda row: (row.network, row.threads))
 
 
 if __name__ == "__main__":

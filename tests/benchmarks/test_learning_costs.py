@@ -12,8 +12,9 @@ from graphs import call, tensor, weights
 
 import learn_cost
 from forms import BEST, FORMS, Sample, digest, drawn, lines_of, pack, place, read, timed, written
-from learn_cost import Data, Form, Group, as_trees, folds_of, matrix, names_of, tau, train
+from learn_cost import Data, Form, Group, Learner, choice, folds_of, kinds_of, tau
 from xflow.core.graph import Graph
+from xflow.cost.learned.correction import kind_of
 from xflow.cost.measure import Measurer, Target
 from xflow.search.states import State
 from zoo import ZOO
@@ -108,13 +109,29 @@ def test_training_finds_which_kernels_are_slow(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(learn_cost.PARAMETERS, "min_data_in_leaf", 5)
     monkeypatch.setattr(learn_cost, "RARE", 1)
     data = invented()
-    names = names_of(data, data.groups)
-    booster = train(data, data.groups, names, 400)
-    slow, fast = booster.predict(matrix(data, names))
-    assert slow - fast == pytest.approx(2.0, abs=0.2)
-    trees = as_trees(booster, names)
-    for kernel, number in zip(data.kernels, (slow, fast), strict=True):
-        assert trees(trees.row(kernel)) == pytest.approx(number, abs=1e-6)
+    folds = folds_of(data.groups, 3)
+    learner = Learner(data, data.groups, folds, 200)
+    found = learner.correction()
+    slow, fast = (found.trees(found.trees.row(kernel)) for kernel in data.kernels)
+    assert [a - b for a, b in zip(slow, fast, strict=True)] == pytest.approx([2.0] * 3, abs=0.2)
+    assert found.usual == {
+        kind_of(kernel): pytest.approx(told, abs=1e-5)
+        for kernel, told in zip(data.kernels, (slow, fast), strict=True)
+    }
+    assert found == Learner(data, data.groups, folds, 200).correction(), "it is deterministic"
+    assert len(learner.correction([0]).trees.parts) == 2
+
+
+def test_kinds_that_few_families_have_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = invented()
+    assert len(kinds_of(data, data.groups)) == 2
+    monkeypatch.setattr(learn_cost, "FEW", 7)
+    assert not kinds_of(data, data.groups)
+
+
+def test_a_cost_chooses_a_form_that_gains_enough() -> None:
+    assert choice([0.0, -0.5, -0.7, 0.2]) == 2
+    assert choice([0.0, -0.01]) == 0
 
 
 def test_families_are_held_out_as_a_whole() -> None:

@@ -22,8 +22,12 @@ from xflow.core.fold import no_constants
 from xflow.core.graph import Graph
 from xflow.core.node import Value, apply
 from xflow.core.registry import Array
+from xflow.cost.estimate import Estimator
+from xflow.cost.learned.correction import Correction
+from xflow.cost.learned.trees import Trees
 from xflow.cost.model import StoredNotes
 from xflow.cost.store import SOLUTIONS, Platform, Store
+from xflow.cost.target import TargetModel
 from xflow.rewriting.admission import Places
 from xflow.rewriting.replacement import Replacement
 from xflow.rewriting.replay import apply_step
@@ -106,6 +110,20 @@ def test_what_the_estimate_decided_is_kept_apart_from_what_was_measured() -> Non
         measured = found(timed, network())
         assert {item.estimated for item in measured.replacements} == {False}
     assert len(cost.notes) == 2 * kept
+
+
+def test_forms_by_the_estimate_and_by_what_was_learned_are_kept_apart() -> None:
+    notes: dict[str, str] = {}
+    for number in (None, 0.0, 0.5):  # of so many trees, texts of arrays show the ends alone
+        each = [[0.0] * 2000 + [number or 0.0] + [0.0] * 2000]
+        learned = None if number is None else Correction(Trees.of(("a",), each), {})
+        cost = Noting()
+        cost.layouts = Estimator(TargetModel(learned=learned))
+        cost.settings, cost.notes = (cost.layouts.target, {}), notes
+        before = len(notes)
+        found(cost, network())
+        assert len(notes) > before
+        assert asked_again(cost) == 0
 
 
 def test_equal_parts_of_other_models_are_known() -> None:

@@ -27,6 +27,9 @@ from xflow.core.size import Size, symbol
 from xflow.cost import Use
 from xflow.cost.estimate import EstimatedCost, Estimator
 from xflow.cost.fusion import operator_name
+from xflow.cost.learned.correction import Correction
+from xflow.cost.learned.trees import Trees
+from xflow.cost.target import TargetModel
 from xflow.report.summary import rule_uses
 from xflow.rewriting.index import RuleIndex
 from xflow.rewriting.replacement import Replacement, apply_replacements, without
@@ -327,6 +330,24 @@ rule second
     graph = Graph((call("Relu", call("Relu", tensor("x", 4))),))
     race = Race({"Relu": [1.0], "Abs": [first], "Neg": [0.94]})
     assert winner(graph, rules, race) == chosen
+
+
+@pytest.mark.parametrize(("slow", "left"), [("Add", "Mul"), ("Mul", "Add")])
+def test_the_form_is_chosen_that_is_cheaper_by_what_was_learned(slow: str, left: str) -> None:
+    x = tensor("x", 64, 4096)
+    graph = Graph((call("Add", x, x),))
+    rules = parse_rules("""
+rule double
+  in       x[...]
+  from     Add(x, x)
+  to       Mul(x, 2)
+""")
+    kinds = [f"counted as operator, is {name}, 4 bytes" for name in ("Add", "Mul")]
+    trees = Trees.of((f"is {slow}",), [[(0, 0.5, 0.0, 2.0)]])
+    learned = Correction(trees, {kind: [0.0] for kind in kinds})
+    cost = EstimatedCost(Estimator(TargetModel(learned=learned)))
+    result = search(graph, rules, cost, deadline=Deadline.after(10))
+    assert result.graph.outputs[0].node.op.name == left  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("taken", "last"), [(0.985, "Gemm"), (0.995, "MatMul")])

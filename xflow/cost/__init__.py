@@ -59,6 +59,9 @@ class Layouts(Protocol):
 Objective: TypeAlias = Literal["latency", "memory", "size", "nodes"]
 """The quantity that is to be reduced."""
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+Cost: TypeAlias = Literal["measured", "estimated", "learned"]
+"""What decides which form of a model is kept, where the objective is its latency."""
+COSTS: tuple[Cost, ...] = get_args(Cost)
 
 
 class Notebook(Protocol):

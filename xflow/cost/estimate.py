@@ -26,15 +26,13 @@ from xflow.cost import Notebook, Use
 from xflow.cost.fusion import Fusions, Kernel, count_readers, operator_name
 from xflow.cost.kernels import HEAVY
 from xflow.cost.layout import LayoutModel
-from xflow.cost.learned.features import KernelCall, Sort, Tensor, features
+from xflow.cost.learned.features import KernelCall, Sort, Tensor
 from xflow.cost.quantized import Codes
 from xflow.cost.target import Stage, TargetModel
 
 BYTES = {"DOUBLE": 8, "INT64": 8, "UINT64": 8, "FLOAT16": 2, "BFLOAT16": 2, "BOOL": 1, "INT8": 1,
          "UINT8": 1}  # fmt: skip
 """Bytes per element where they are not 4."""
-MOST = 3.0
-"""How far a kernel may be corrected, as a logarithm to the base of 2."""
 
 
 class Estimator:
@@ -358,8 +356,7 @@ class Estimator:
         if factor is None:
             learned = self.target.learned
             assert learned is not None
-            off = learned(learned.row(features(called())))
-            factor = self._corrections[key] = 2.0 ** min(MOST, max(-MOST, off))
+            factor = self._corrections[key] = learned(called())
         return seconds * factor
 
     def _tensor(self, kind: TensorType, constant: bool = False) -> Tensor:

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TypeAlias
 
 from xflow.core.size import UNKNOWN_SIZE
-from xflow.cost.learned.trees import Trees
+from xflow.cost.learned.correction import Correction
 from xflow.ops import operators
 
 _ACTIVATIONS = ("Relu", "Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "Clip")
@@ -292,9 +292,8 @@ class TargetModel:
     """Larger patterns for which the runtime has kernels of their own."""
     layout: Layout | None = Layout()
     """The layout that the runtime prefers for images; None: it has none."""
-    learned: Trees | None = None
-    """By how much the seconds of a kernel are off, as a logarithm to the base of 2, where that was
-    learned from measurements."""
+    learned: Correction | None = None
+    """By how much the seconds of a kernel are off, where that was learned from measurements."""
     unknown_size: int = UNKNOWN_SIZE
     """The default value of a symbolic size of the model."""
 
