@@ -97,8 +97,12 @@ def test_path_message_and_ir_model_give_the_same(tmp_path: Path) -> None:
     assert path.read_bytes() == content
 
 
-def test_an_estimated_run_is_deterministic() -> None:
-    first, second = (estimated(two_products(), RULES, seed=3) for _ in range(2))
+@pytest.mark.parametrize("cost", ["estimated", "learned"])
+def test_an_estimated_run_is_deterministic(cost: str) -> None:
+    first, second = (estimated(two_products(), RULES, seed=3, cost=cost) for _ in range(2))
+    assert first.report.cost == cost
+    assert any("learned" in text for text in first.report.messages) == (cost == "learned")
+    assert operators(first) == ["MatMul", "Relu"]
     one, two = (dataclasses.replace(r.report, phases={}) for r in (first, second))
     assert one == two
     assert ir.to_proto(first.model) == ir.to_proto(second.model)

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import onnx
 import onnx_ir as ir
@@ -18,7 +18,7 @@ from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.errors import ModelError, UsageError, XflowError
 from xflow.core.limits import GROWTH
 from xflow.core.progress import Progress
-from xflow.cost import OBJECTIVES, Objective, machine
+from xflow.cost import COSTS, OBJECTIVES, Cost, Objective, machine
 from xflow.cost.measure import Target
 from xflow.cost.objectives import EXACT
 from xflow.cost.worker import Worker
@@ -58,7 +58,7 @@ def optimize(
     rtol: float = 1e-3,
     atol: float = 1e-5,
     objective: Objective = "latency",
-    cost: Literal["measured", "estimated"] = "measured",
+    cost: Cost = "measured",
     seed: int = 0,
     keep_opset: bool = False,
     target_opset: int | None = None,
@@ -86,8 +86,10 @@ def optimize(
     them, of which the one with the least gain counts; the written model keeps its dynamic
     dimensions. `rules` is a folder or a list of rules (default: those of the package); `check` on
     how many random inputs the result is compared with the input, within `rtol` and `atol`. With
-    ``cost="estimated"`` nothing is timed. The opset is raised where operators of a newer one gain,
-    to the oldest that has them or to `target_opset`; never if it is to be kept (`keep_opset`).
+    ``cost="estimated"`` nothing is timed; nor with ``cost="learned"``, where the estimate is
+    corrected by what was learned from measurements of other models. The opset is raised where
+    operators of a newer one gain, to the oldest that has them or to `target_opset`; never if it is
+    to be kept (`keep_opset`).
     Rewrites bring in standard operators only; with ``domains="ort"`` also those of ONNX Runtime's
     own domain, and then the model runs nowhere else. With `vnni`, they may bring in products on
     codes by weights with a sign if the runtime is seen to add them up exactly here: on x86
@@ -115,8 +117,11 @@ def optimize(
     if objective not in OBJECTIVES:
         known = ", ".join(OBJECTIVES)
         raise UsageError(f"unknown objective {objective!r}", do=f"choose one of {known}")
-    if cost not in ("measured", "estimated"):
-        raise UsageError(f"unknown cost {cost!r}", do="choose measured or estimated")
+    if cost not in COSTS:
+        raise UsageError(f"unknown cost {cost!r}", do=f"choose one of {', '.join(COSTS)}")
+    if cost == "learned" and provider != "cpu":
+        what = "the learned cost knows the kernels for processors alone"
+        raise UsageError(what, do="choose another cost")
     if not budget > 0:
         raise UsageError(f"the budget must be positive, not {budget}")
     if keep_opset and target_opset is not None:
@@ -143,7 +148,7 @@ def optimize(
             ),
             shapes=settings_of(input_shapes),
             objective=objective,
-            measured=cost == "measured",
+            cost=cost,
             progress=progress or (lambda phase, details: None),
             processes=processes,
             keep_opset=keep_opset,

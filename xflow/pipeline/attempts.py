@@ -21,6 +21,7 @@ from xflow.core.size import TooLargeSize
 from xflow.core.sorts import FLOATS
 from xflow.cost.calibration.calibrate import calibrated, default_target, stored
 from xflow.cost.estimate import EstimatedCost, Estimator, MeanEstimator
+from xflow.cost.learned.correction import shipped
 from xflow.cost.measure import Measurer, Setting, check_provider
 from xflow.cost.model import Costs, CostsAtSettings
 from xflow.cost.objectives import EXACT, ExactCost
@@ -292,7 +293,10 @@ class Finder:
             )
         with contextlib.ExitStack() as stack:
             store = None
-            model = TargetModel(threads=run.target.threads)
+            learned = shipped() if run.cost == "learned" and not exact else None
+            if learned is not None:
+                messages.append(f"The learned cost decided ({learned.digest}); nothing was timed.")
+            model = TargetModel(threads=run.target.threads, learned=learned)
             budget = seconds
             if run.measured and not exact:
                 store = stack.enter_context(Store())

@@ -14,7 +14,7 @@ from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.deadline import Deadline
 from xflow.core.limits import GROWTH
 from xflow.core.progress import Progress
-from xflow.cost import Objective
+from xflow.cost import Cost, Objective
 from xflow.cost.measure import Target
 from xflow.cost.worker import Worker
 from xflow.feeds.edge_cases import InputSet
@@ -107,7 +107,7 @@ class Run:
     tolerance: Tolerance
     shapes: Sequence[Shapes]
     objective: Objective
-    measured: bool
+    cost: Cost
     progress: Progress
     processes: SearchProcesses
     """With the rules that are allowed in the model."""
@@ -135,6 +135,11 @@ class Run:
     """Whether the input model is profiled whatever is gained."""
     stop: Callable[[], bool] | None = None
     """What says whether the search is to end at once, with what it has found."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether measurements decide, and not an estimate."""
+        return self.cost == "measured"
 
     @property
     def sized_by_inputs(self) -> bool:

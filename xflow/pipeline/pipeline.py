@@ -324,6 +324,7 @@ class Pipeline:
             opset_before=old,
             opset_after=new,
             objective=self.run.objective,
+            cost=self.run.cost,
             amount_before=before,
             amount_after=after,
             latency_before=summary.latency(compared, "before"),

@@ -102,7 +102,8 @@ def verdict(report: Json) -> str:
         ]
         gain = f"{amounts[1]} instead of {amounts[0]}"
     elif ratio is None:
-        gain = "Rewritten by estimate alone, nothing was timed"
+        cost = "the learned cost" if report.get("cost") == "learned" else "estimate"
+        gain = f"Rewritten by {cost} alone, nothing was timed"
     else:
         gain = (
             f"{ratio['value']:.3f} times as fast (95 % confidence: {ratio['low']:.3f} to "

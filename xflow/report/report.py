@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from xflow.cost import Objective
+from xflow.cost import Cost, Objective
 
 FORMAT_VERSION = 3
 """Raised whenever a field of the JSON changes its meaning or goes away."""
@@ -182,6 +182,8 @@ class Report:
     opset_before: int | None = None
     opset_after: int | None = None
     objective: Objective = "latency"
+    cost: Cost = "measured"
+    """What decided, where the objective is latency."""
     amount_before: float | None = None
     amount_after: float | None = None
     latency_before: Latency | None = None

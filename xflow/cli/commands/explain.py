@@ -14,7 +14,7 @@ from xflow.cli.arguments import (
 )
 from xflow.cli.parser import Commands, Parser, add_command, add_talk
 from xflow.core.errors import ExitCode, printable
-from xflow.cost import OBJECTIVES
+from xflow.cost import COSTS, OBJECTIVES
 
 
 def add(commands: Commands[Parser]) -> None:
@@ -37,9 +37,7 @@ def add(commands: Commands[Parser]) -> None:
         metavar="NAME",
         help="do not search, but say where this rule applies, where it nearly does, and why not",
     )
-    add_argument(
-        "--cost", choices=("measured", "estimated"), default="estimated", help="(estimated)"
-    )
+    add_argument("--cost", choices=COSTS, default="estimated", help="what would decide (estimated)")
     add_argument(
         "--profile",
         action="store_true",
@@ -78,6 +76,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             progress=progress,
         )
     print(printable(str(explain_report(result.report))))
-    if options.cost == "estimated" and not options.quiet:
-        print("\nBy estimate; --cost measured asks this machine. Nothing was written.")
+    if options.cost != "measured" and not options.quiet:
+        how = "By estimate" if options.cost == "estimated" else "By what was learned elsewhere"
+        print(f"\n{how}; --cost measured asks this machine. Nothing was written.")
     return ExitCode.OK

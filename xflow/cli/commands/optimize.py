@@ -23,7 +23,7 @@ from xflow.cli.parser import Commands, Parser, add_command, add_talk
 from xflow.core.assumptions import DEFAULT, Assumption
 from xflow.core.errors import ExitCode, NotFaster, UsageError
 from xflow.core.limits import GROWTH
-from xflow.cost import OBJECTIVES
+from xflow.cost import COSTS, OBJECTIVES
 
 WIDTH = 80
 
@@ -61,7 +61,13 @@ def add(commands: Commands[Parser]) -> None:
     add_argument(
         "--check", type=count, default=3, metavar="N", help="random inputs to compare on (3)"
     )
-    add_argument("--cost", choices=("measured", "estimated"), default="measured", help="(measured)")
+    add_argument(
+        "--cost",
+        choices=COSTS,
+        default="measured",
+        help="what decides: measurements here, the estimate alone, or the estimate as measurements "
+        "of other models have corrected it (measured)",
+    )
     opset = parser.add_mutually_exclusive_group()
     opset.add_argument(
         "--keep-opset", action="store_true", help="use no operators of a newer opset"
