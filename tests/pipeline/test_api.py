@@ -669,6 +669,7 @@ def test_dynamic_sizes_are_those_asked_for() -> None:
     "settings",
     [
         *({"cost": "guessed"}, {"budget": 0}, {"provider": "abacus"}, {"threads": 0}),
+        {"cost": "learned", "provider": "cuda"},
         *({"threads": 10**6}, {"check": 0}, {"rtol": -1.0}, {"atol": float("nan")}, {"seed": -1}),
         *({"input_shapes": each} for each in ("x:1,96", {"x": 1}, {"x": (1.5, 96)}, [("x", 1)])),
     ],
