@@ -23,7 +23,8 @@ stands at a place is asked in this order:
    not assumed not to overflow, it must not need any that what stands there does not need.
 
 And unless the sides agree to the bit where they are numbers, nothing discrete may depend on the
-result, see `xflow.analysis.observers`; nor may anything divide by it where digits of small
+result, see `xflow.analysis.observers`; nor may what was not squared before be squared, see
+`xflow.rewriting.squares`; nor may anything divide by it where digits of small
 differences are lost, see `xflow.rewriting.cancellation`.
 """
 
@@ -52,6 +53,7 @@ from xflow.rewriting.folding import folded
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match
 from xflow.rewriting.rule import BITS
+from xflow.rewriting.squares import SQUARES, squares_anew
 
 KEPT = 64
 """Graphs of which it is kept what is sensitive to their values."""
@@ -162,6 +164,8 @@ class Places:
                 return f"it is not known whether {fact}"
         if any(map(self._rounds_to_integers, match.nodes)):
             return "a sum of it rounds to integers, as a large constant is added"
+        if squares_anew(match.roots, after, match.bindings.values()):
+            return SQUARES
         forbidden = served if instance.exact else TO_THE_BIT | served
         for old, new in zip(match.roots, after, strict=True):
             if old.type.dtype in FLOATS:
