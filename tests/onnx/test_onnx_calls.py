@@ -251,6 +251,8 @@ NOT_UNDERSTOOD = [
     node("ReduceSum", ((2, 3), (1,)), 13),
     node("MaxPool", ((1, 2, 6),), 12, None, 2, kernel_shape=[3]),
     node("Resize", ((1, 2, 3),), 10, {1: floats(1, 1, 1.5)}),
+    node("Upsample", ((2**23,),), 9, {1: floats(3)}),
+    node("Resize", ((2**24 + 1,),), 13, {1: floats(), 2: floats(1)}, nearest_mode="floor"),
     node("Upsample", ((1, 2, 3),), 9, {1: floats(1, 1, 2)}, mode="linear"),
     node("Resize", ((1, 2, 3),), 13, {1: floats(), 2: floats(1, 1, 1.5)}),
     node("Resize", ((1, 2, 3),), 13, {1: floats(), 2: floats(1, 1, 2)}, mode="linear"),

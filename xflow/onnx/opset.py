@@ -186,10 +186,16 @@ class Raising:
         if version < SCALES:
             scales = np.asarray(node.attributes["scales"].as_floats(), np.float32)
             inputs.append((2, "scales", scales))
-        elif mode == "nearest" and node.op_type != "Upsample":  # which enlarges by definition
+            factors: Array | None = scales
+        else:
             factors = self.imported.known.get(node.inputs[1]) if node.inputs[1] else None
-            if factors is None or not (factors >= 1).all():
-                return None
+        enlarges = name == "Upsample"
+        if factors is not None and not np.isfinite(factors).all():
+            return None
+        if factors is None and mode == "nearest" and not enlarges:
+            return None  # an Upsample does not run where what is computed is less than 1
+        if factors is not None and (enlarges or mode == "nearest") and not (factors >= 1).all():
+            return None
         how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         return Renewal("Resize", inputs, ["scales"], how)
 

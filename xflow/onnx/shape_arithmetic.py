@@ -17,6 +17,7 @@ import onnx_ir as ir
 from xflow.core.constraint import at_least, is_true
 from xflow.core.registry import Array, Shape
 from xflow.core.size import Expr, Size, divide, product
+from xflow.ops.resize import whole_factors
 
 LIMIT = 1024
 """Most elements of an integer tensor that is followed."""
@@ -76,10 +77,8 @@ def resized(node: ir.Node, shape: Shape, inputs: Sequence[Array | None]) -> Shap
     scales = inputs[min(len(inputs) - 1, 1)] if inputs else None
     if scales is None or scales.shape != (len(shape),) or scales.dtype.kind != "f":
         return None
-    factors = [float(s) for s in scales]
-    if not all(s >= 1 and s.is_integer() for s in factors):
-        return None
-    return tuple(n * int(s) for n, s in zip(shape, factors, strict=True))
+    factors = whole_factors(scales, shape)
+    return None if factors is None else tuple(n * s for n, s in zip(shape, factors, strict=True))
 
 
 def cut_shape(

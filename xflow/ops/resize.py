@@ -27,6 +27,8 @@ from xflow.core.sorts import REAL
 from xflow.core.spec import Index, Scalar
 from xflow.ops.shape import Movement
 
+MOST = 2**24
+"""An axis of at most so many elements has an extent that a float of 32 bits holds."""
 SILENT = frozenset({"cubic_coeff_a", "exclude_outside", "extrapolation_value", "antialias"})
 """Attributes that say nothing in the mode nearest."""
 UPSAMPLE, SCALES, RESIZE, MODES = 7, 9, 10, 11
@@ -114,7 +116,7 @@ class Resize(Movement):
         listed = given.pop("scales", None) if call.opset < SCALES else call.constants.get(1)
         if listed is None or given:
             return None
-        factors = _whole(np.asarray(listed))
+        factors = whole_factors(np.asarray(listed), source)
         return None if factors is None else ({"scales": tuple(factors)}, (0,))
 
     def to_onnx(
@@ -147,7 +149,7 @@ def _factors(call: OnnxCall, extents: Sequence[Size]) -> list[int] | None:
     if (scales.size > 0) == (len(wanted) > 0):
         return None
     if scales.size:
-        return _whole(scales)
+        return whole_factors(scales, extents)
     if len(wanted) != len(extents):
         return None
     factors = []
@@ -161,10 +163,18 @@ def _factors(call: OnnxCall, extents: Sequence[Size]) -> list[int] | None:
     return factors
 
 
-def _whole(scales: Array) -> list[int] | None:
-    """Factors that are whole numbers from 1 on; None for others."""
+def whole_factors(scales: Array, extents: Sequence[Size]) -> list[int] | None:
+    """Factors that are whole numbers from 1 on, of axes of these extents; None for others.
+
+    The runtime multiplies in floats of 32 bits, so that extents that are known may not exceed
+    `MOST`.
+    """
     found = [float(s) for s in scales.reshape(-1)]
-    return [int(s) for s in found] if all(s >= 1 and s.is_integer() for s in found) else None
+    if not all(s >= 1 and s.is_integer() for s in found):
+        return None
+    if any(isinstance(n, int) and n * s > MOST for n, s in zip(extents, found, strict=False)):
+        return None
+    return [int(s) for s in found]
 
 
 def _repeats(call: OnnxCall, factors: Sequence[int]) -> bool:
