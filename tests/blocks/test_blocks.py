@@ -217,8 +217,8 @@ def test_a_block_is_followed_through_its_rewrite() -> None:
 
 
 def test_an_operator_that_was_taken_apart_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    def target(threads: int) -> TargetModel:
-        plain = TargetModel(threads=threads)
+    def target(**given: Any) -> TargetModel:
+        plain = TargetModel(**given)
         return replace(plain, slow={**plain.slow, "Mish": 100.0})
 
     monkeypatch.setattr(attempts, "TargetModel", target)

@@ -203,9 +203,12 @@ def test_a_scale_goes_past_a_shift_into_a_convolution_with_a_border() -> None:
     [("ReduceMax", "Max", 3), ("ReduceMin", "Min", 2), ("ReduceSum", "Add", 2)],
 )
 def test_a_stack_that_is_reduced_is_no_stack(reduction: str, operator: str, count: int) -> None:
-    """As ``torch.stack(tensors, dim=-1).amax(-1)`` is exported."""
-    net = Network([1, 12, 16])
-    parts = [net.node("Mul", "x", net.weight(16)) for _ in range(count)]
+    """As ``torch.stack(tensors, dim=-1).amax(-1)`` is exported.
+
+    Of tensors so large that copies of them cost more than calls of operators.
+    """
+    net = Network([1, 120, 160])
+    parts = [net.node("Mul", "x", net.weight(160)) for _ in range(count)]
     axis = net.constant(np.array([-1]))
     stack = net.node("Concat", *(net.node("Unsqueeze", part, axis) for part in parts), axis=-1)
     axes = {} if reduction == "ReduceSum" else {"axes": [-1]}
