@@ -4,11 +4,17 @@ import pytest
 from graphs import call
 
 import xflow.ops  # noqa: F401 - fills the registry
+from xflow.core.graph import walk
 from xflow.core.node import TensorType, Value, leaf
 from xflow.rewriting.squares import squares_anew
 
 A, B = (leaf(name, TensorType("FLOAT", (4, 4))) for name in "ab")
 C = leaf("c", TensorType("FLOAT", ()), constant=True)
+
+
+def _anew(before: Value, after: Value) -> bool:
+    old, new = (tuple(walk([value], {A, B, C})) for value in (before, after))
+    return squares_anew(old, new)
 
 
 def _square(value: Value) -> Value:
@@ -32,7 +38,7 @@ def _turned(value: Value) -> Value:
     ids=str,
 )
 def test_a_new_square_is_seen(before: Value, after: Value) -> None:
-    assert squares_anew([before], [after], [A, B, C])
+    assert _anew(before, after)
 
 
 @pytest.mark.parametrize(
@@ -49,4 +55,4 @@ def test_a_new_square_is_seen(before: Value, after: Value) -> None:
     ids=str,
 )
 def test_a_square_that_was_there_may_be_written_otherwise(before: Value, after: Value) -> None:
-    assert not squares_anew([before], [after], [A, B, C])
+    assert not _anew(before, after)

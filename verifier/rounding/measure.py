@@ -146,7 +146,7 @@ def measure(
             tally.add(case, inputs, extreme)
         if precision is FP32:
             for inputs in case.far(precision):
-                tally.judge(case, inputs)
+                tally.add(case, inputs, None)
             plain = ((case, inputs) for _, inputs in case.inputs(precision))
             for sharp, inputs in itertools.chain(plain, case.opposed(instance, precision)):
                 tally.add_cancellation(sharp, inputs)
@@ -376,17 +376,12 @@ class _Tally:
         """Those of the directions that lose digits, in the order of their names."""
         return tuple(sorted(d for d in directions if self.cancels.get(d)))
 
-    def add(self, case: Case, samples: Sequence[Mapping[str, Array]], extreme: bool) -> None:
-        """Take one set of neighbouring inputs into account."""
+    def add(self, case: Case, samples: Sequence[Mapping[str, Array]], extreme: bool | None) -> None:
+        """Take one set of neighbouring inputs into account; with None, in no figure."""
         with np.errstate(all="ignore"):
             for output, sides in self._sides(case, samples, self.evaluate):
-                self._record(sides, extreme)
-                self._judge(case, samples, output, sides)
-
-    def judge(self, case: Case, samples: Sequence[Mapping[str, Array]]) -> None:
-        """Ask of one set of neighbouring inputs alone which directions lose too much."""
-        with np.errstate(all="ignore"):
-            for output, sides in self._sides(case, samples, self.evaluate):
+                if extreme is not None:
+                    self._record(sides, extreme)
                 self._judge(case, samples, output, sides)
 
     def add_cancellation(self, case: Case, samples: Sequence[Mapping[str, Array]]) -> None:

@@ -152,7 +152,8 @@ class Places:
         """
         if match.dtype not in FLOATS:
             return Observed.NOWHERE
-        served = _served_otherwise(match.nodes, tuple(walk(after, {*match.bindings.values()})))
+        made = tuple(walk(after, {*match.bindings.values()}))
+        served = _served_otherwise(match.nodes, made)
         if instance.exact == BITS:
             differs = any(map(_may_differ, match.nodes)) or self._rounds_once(match, after)
             return TO_THE_BIT | served if differs else served
@@ -164,7 +165,7 @@ class Places:
                 return f"it is not known whether {fact}"
         if any(map(self._rounds_to_integers, match.nodes)):
             return "a sum of it rounds to integers, as a large constant is added"
-        if squares_anew(match.roots, after, match.bindings.values()):
+        if squares_anew(match.nodes, made):
             return SQUARES
         forbidden = served if instance.exact else TO_THE_BIT | served
         for old, new in zip(match.roots, after, strict=True):

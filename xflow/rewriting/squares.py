@@ -8,11 +8,10 @@ such a step is refused wherever it would be made.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 
 from xflow.core.composite import Composite
 from xflow.core.fold import moves
-from xflow.core.graph import walk
 from xflow.core.node import Node, Value
 from xflow.core.registry import Operator
 from xflow.core.sorts import FLOATS
@@ -24,24 +23,17 @@ _PRODUCTS = frozenset({"Mul", "Einsum"})
 _OF_LIKE_SIZE = frozenset({"Neg", "Abs"})
 
 
-def squares_anew(before: Iterable[Value], after: Iterable[Value], inputs: Iterable[Value]) -> bool:
-    """Whether floats are squared for `after` of which no square is computed for `before`.
+def squares_anew(old: Collection[Node], new: Iterable[Node]) -> bool:
+    """Whether the new nodes of a rewrite square floats of which the old ones compute no square.
 
-    Both are read down to `inputs`. What is squared is known by where its elements come from,
-    whatever moves them or changes their signs. Constants do not count, see `folding`, and an
-    operator that others define may square whatever it reads.
+    What is squared is known by where its elements come from, whatever moves them or changes their
+    signs. Constants do not count, see `folding`, and an operator that others define may square
+    whatever it reads.
     """
-    known = set(inputs)
     made = {
-        part
-        for value in _squared(walk(after, known))
-        if value.type.dtype in FLOATS
-        for part in _sources(value)
+        part for value in _squared(new) if value.type.dtype in FLOATS for part in _sources(value)
     }
-    if not made:
-        return False
-    old = tuple(walk(before, known))
-    if any(isinstance(node.op, Composite) for node in old):
+    if not made or any(isinstance(node.op, Composite) for node in old):
         return False
     squared = (*_squared(old), *_products_of_one(old))
     return not made <= {part for value in squared for part in _sources(value)}
@@ -89,9 +81,10 @@ def _sources(value: Value) -> frozenset[Hashable]:
     while stack:
         value = stack.pop()
         node = value.node
-        if _name(node) in _OF_LIKE_SIZE or (_name(node) and node.inputs and moves(node)):
+        name = _name(node)
+        if name in _OF_LIKE_SIZE or (name and node.inputs and moves(node)):
             stack.extend(source for source in node.inputs if source.type.dtype in FLOATS)
-        elif _name(node) == "Sub":
+        elif name == "Sub":
             found.add(("difference", frozenset(node.inputs)))
         else:
             found.add(value)
