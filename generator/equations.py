@@ -10,7 +10,7 @@ from itertools import product
 from textwrap import dedent
 
 from xflow.core.registry import Attribute, Attributes, Kind
-from xflow.generator.production import OTHER_SYMBOL, SYMBOL, Production, choices
+from xflow.generator.production import OTHER_SYMBOL, SYMBOL, Production, choices, combined
 from xflow.ops import operator
 
 NAMES = {"SYMBOL": SYMBOL, "OTHER_SYMBOL": OTHER_SYMBOL}
@@ -79,13 +79,10 @@ def _productions(
     for term in terms:
         if isinstance(term, ast.Call):
             op = ast.unparse(term.func)
-            attributes: list[Attributes] = [{}]
-            for keyword in term.keywords:
-                options = _options(op, keyword, given)
-                attributes = [{**known, **more} for known in attributes for more in options]
+            attributes = combined(_options(op, keyword, given) for keyword in term.keywords)
             for args in _arguments(term.args):
                 for sorts in product(*map(_alternatives, args)):
-                    yield Production(op, tuple(map(_sort, sorts)), result, tuple(attributes))
+                    yield Production(op, tuple(map(_sort, sorts)), result, attributes)
 
 
 def _arguments(args: Sequence[ast.expr]) -> Iterator[list[ast.expr]]:

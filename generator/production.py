@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from xflow.core.registry import Attribute
+from xflow.core.registry import Attribute, Attributes
 
 SYMBOL = Fraction(3, 8)
 OTHER_SYMBOL = Fraction(5, 8)
@@ -25,9 +25,14 @@ class Production:
     """An operator that is applied to the result at no cost: an activation that is fused."""
 
 
-def choices(**lists: Sequence[Attribute]) -> tuple[dict[str, Attribute], ...]:
+def choices(**lists: Sequence[Attribute]) -> tuple[Attributes, ...]:
     """Every combination of the given values of attributes."""
-    made: list[dict[str, Attribute]] = [{}]
-    for name, values in lists.items():
-        made = [{**known, name: value} for known in made for value in values]
+    return combined([{name: value} for value in values] for name, values in lists.items())
+
+
+def combined(options: Iterable[Sequence[Attributes]]) -> tuple[Attributes, ...]:
+    """Every combination of one of each of the options, whose attributes are joined."""
+    made: list[Attributes] = [{}]
+    for option in options:
+        made = [{**known, **more} for known in made for more in option]
     return tuple(made)

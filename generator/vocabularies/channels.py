@@ -35,6 +35,24 @@ def _vectors(names: str) -> tuple[Input, ...]:
     return tuple(Input(name, VECTOR, "C", (C,)) for name in names)
 
 
+def _folded(op: str, axes: tuple[int, int]) -> str:
+    """A layer's normalization, and the same in its kernels, whose other axes are `axes`."""
+    return f"""
+        epsilon = SYMBOL
+        y = {op}(x, kernel, [bias])
+        shifted = Add(variance, epsilon)
+        root = Sqrt(shifted)
+        factor = Div(vector, root)
+        rows = Unsqueeze(factor, axes={axes})
+        kernels = Mul(kernel, rows)
+        difference = Sub(bias, vector)
+        product = Mul(difference | vector, factor)
+        biases = Add(product, vector) | Sub(vector, product)
+        out = BatchNormalization(y, vector, vector, vector, variance, epsilon=SYMBOL)
+        out = {op}(x, kernels, biases)
+    """
+
+
 VARIANCES = Input("v", VARIANCE, "C", (C,), positive=True)
 BATCH_NORMALIZATION = normalized(
     "batch normalisation of a convolution",
@@ -42,20 +60,7 @@ BATCH_NORMALIZATION = normalized(
     limits=(8, 13, 0),
     free=FREE | {VECTOR, VARIANCE},
     chain=True,
-).steps("""
-    epsilon = SYMBOL
-    y = Conv(x, kernel, [bias])
-    shifted = Add(variance, epsilon)
-    root = Sqrt(shifted)
-    factor = Div(vector, root)
-    rows = Unsqueeze(factor, axes=(1, 2))
-    kernels = Mul(kernel, rows)
-    difference = Sub(bias, vector)
-    product = Mul(difference | vector, factor)
-    biases = Add(product, vector) | Sub(vector, product)
-    out = BatchNormalization(y, vector, vector, vector, variance, epsilon=SYMBOL)
-    out = Conv(x, kernels, biases)
-""")
+).steps(_folded("Conv", (1, 2)))
 
 OF_SIX = "O", (6,)
 TRANSPOSED_NORMALIZATION = normalized(
@@ -69,20 +74,7 @@ TRANSPOSED_NORMALIZATION = normalized(
     free=FREE | {VECTOR, VARIANCE},
     chain=True,
     by_example=True,
-).steps("""
-    epsilon = SYMBOL
-    y = ConvTranspose(x, kernel, [bias])
-    shifted = Add(variance, epsilon)
-    root = Sqrt(shifted)
-    factor = Div(vector, root)
-    rows = Unsqueeze(factor, axes=(0, 2))
-    kernels = Mul(kernel, rows)
-    difference = Sub(bias, vector)
-    product = Mul(difference | vector, factor)
-    biases = Add(product, vector) | Sub(vector, product)
-    out = BatchNormalization(y, vector, vector, vector, variance, epsilon=SYMBOL)
-    out = ConvTranspose(x, kernels, biases)
-""")
+).steps(_folded("ConvTranspose", (0, 2)))
 
 PLANES = normalized(
     "scale and shift of layers by channel",
