@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper, parser
 
 import xflow
 from xflow.onnx import inference
+from xflow.onnx.importer import import_model
 from xflow.onnx.inference import LARGE, InferenceError, infer_shapes
 from xflow.onnx.types import infer_types
 
@@ -49,6 +50,23 @@ def test_a_crash_costs_the_contents_of_shapes_alone() -> None:
     values, failure = infer_types(ir.from_proto(parser.parse_model(CRASHES)))
     assert failure == ""
     assert values["c"].shape == ir.Shape([4])
+
+
+@pytest.mark.parametrize("factor", ["nan", "inf", "-2.0"])
+def test_an_extent_that_makes_no_sense_is_unknown(factor: str) -> None:
+    upsample = helper.make_node("Upsample", ["x"], ["u"], scales=[1.0, float(factor)])
+    inputs, outputs = (
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)]
+        for name, shape in (("x", [2, 3]), ("y", ["a", "b"]))
+    )
+    nodes = [upsample, helper.make_node("Relu", ["u"], ["y"])]
+    opsets = [helper.make_opsetid("", 7)]
+    model = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, outputs), opset_imports=opsets, ir_version=4
+    )
+    (output,) = import_model(ir.from_proto(model)).graph.outputs
+    assert output.shape[0] == 2
+    assert not isinstance(output.shape[1], int)
 
 
 def test_a_model_on_which_inference_crashes_comes_through() -> None:

@@ -27,7 +27,7 @@ from xflow.core.registry import Array, OnnxCall, Operator
 from xflow.onnx.imported import Imported
 from xflow.onnx.nodes import constant_tensor, subgraphs
 from xflow.ops import operators
-from xflow.ops.resize import MODES, RESIZE, SCALES, UPSAMPLE
+from xflow.ops.resize import MODES, SCALES, UPSAMPLE, name_before
 from xflow.rewriting.replacement import Replacements, apply_replacements, without_any
 
 
@@ -139,7 +139,7 @@ class Raising:
         return ""
 
     def _can_be_written(self, node: ir.Node) -> bool:
-        """Whether a node has a counterpart at the new opset: the registry's, or with `moved`.
+        """Whether a node has a counterpart at the new opset: the registry's, or `renewed`.
 
         Or is a constant in the graph, though the model computes it from shapes.
         """
@@ -163,6 +163,11 @@ class Raising:
             return Renewal(node.op_type, inputs, moved.keys())
         return self._enlarged(node)
 
+    def _is_undescribed(self, node: ir.Node) -> bool:
+        """Whether a node is an operator of ONNX that the registry does not describe."""
+        of_onnx = not node.domain and node.op_identifier() not in self.imported.model.functions
+        return of_onnx and node not in self.imported.positions
+
     def _enlarged(self, node: ir.Node) -> Renewal | None:
         """A Resize of the new opset for one of opset 10, or for an Upsample before that.
 
@@ -171,13 +176,11 @@ class Raising:
         """
         version = node.version or self.opset
         mode = node.attributes.get_string("mode", "nearest")
-        name = "Upsample" if version < RESIZE else "Resize"
+        name = name_before(version)
         if (
-            node.domain
+            not self._is_undescribed(node)
             or (node.op_type, len(node.inputs)) != (name, 1 if version < SCALES else 2)
             or not UPSAMPLE <= version < MODES <= self.target
-            or node in self.imported.positions
-            or node.op_identifier() in self.imported.model.functions
             or mode not in ("nearest", "linear")
             or any(given.is_ref() for given in node.attributes.values())
         ):
@@ -202,12 +205,7 @@ class Raising:
     def _moved(self, node: ir.Node) -> Mapping[str, Sequence[int]] | None:
         """The same; None where something else has changed, or may have."""
         names = MOVED.get(node.op_type, ())
-        if (
-            not names
-            or node.domain
-            or node in self.imported.positions
-            or node.op_identifier() in self.imported.model.functions
-        ):
+        if not names or not self._is_undescribed(node):
             return None
         try:
             old, new = (

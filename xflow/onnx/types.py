@@ -158,10 +158,7 @@ def refined(
     result = []
     for output, known in zip(node.outputs, types, strict=True):
         told = found.get(output.name or "", onnx.TypeProto()).tensor_type
-        sizes = [
-            d.dim_value if d.HasField("dim_value") else names.get(d.dim_param)
-            for d in told.shape.dim
-        ]
+        sizes = [_told(dimension, names) for dimension in told.shape.dim]
         kind = known
         if known == UNKNOWN and told.elem_type and told.HasField("shape"):
             shape = tuple(fresh() if size is None else size for size in sizes)
@@ -171,6 +168,13 @@ def refined(
             kind = TensorType(known.dtype, tuple(b if a is None else a for a, b in pairs))
         result.append(kind)
     return result
+
+
+def _told(dimension: onnx.TensorShapeProto.Dimension, names: Mapping[str, Size]) -> Size | None:
+    """What inference tells of a dimension; negative ones come of factors that make no sense."""
+    if not dimension.HasField("dim_value"):
+        return names.get(dimension.dim_param)
+    return dimension.dim_value if dimension.dim_value >= 0 else None
 
 
 def _message(kind: TensorType, names: dict[str, Size]) -> onnx.TypeProto:

@@ -109,9 +109,10 @@ class Resize(Movement):
 
         An element of the result is that at the place below it; whole factors leave no other.
         """
-        name = "Upsample" if call.opset < RESIZE else "Resize"
         source, given = call.shapes[0], dict(call.attributes)
-        if call.op_type != name or source is None or given.pop("mode", "nearest") != "nearest":
+        if call.op_type != name_before(call.opset) or source is None:
+            return None
+        if given.pop("mode", "nearest") != "nearest":
             return None
         listed = given.pop("scales", None) if call.opset < SCALES else call.constants.get(1)
         if listed is None or given:
@@ -125,11 +126,10 @@ class Resize(Movement):
         if not is_concrete(attributes):
             return None
         if opset < MODES:
-            name = "Upsample" if opset < RESIZE else "Resize"
             factors = [float(s) for s in integers(attributes, "scales")]
             given = {"mode": "nearest", **({"scales": factors} if opset < SCALES else {})}
             inputs = {} if opset < SCALES else {1: np.asarray(factors, dtype=np.float32)}
-            return OnnxCall(name, opset, "", given, tuple(shapes), inputs)
+            return OnnxCall(name_before(opset), opset, "", given, tuple(shapes), inputs)
         plain = {
             "mode": "nearest",
             "coordinate_transformation_mode": "asymmetric",
@@ -138,6 +138,11 @@ class Resize(Movement):
         scales = np.asarray(integers(attributes, "scales"), dtype=np.float32)
         constants = {1: np.zeros(0, dtype=np.float32), 2: scales}
         return OnnxCall("Resize", opset, "", plain, tuple(shapes), constants)
+
+
+def name_before(opset: int) -> str:
+    """What the operator is called at an opset before there were ways to round."""
+    return "Upsample" if opset < RESIZE else "Resize"
 
 
 def _factors(call: OnnxCall, extents: Sequence[Size]) -> list[int] | None:

@@ -578,8 +578,7 @@ class _Search:
         It is the root of the cost, since cheap regions can gain much, too, and larger where
         something is spelled out for which the runtime has kernels.
         """
-        # Where a shape is damaged, extents may be negative, and so may the estimate be.
-        root = math.sqrt(max(self.cost.estimate(region.graph), 0.0) * number)
+        root = math.sqrt(self.cost.estimate(region.graph) * number)
         spelled = find_larger(region.graph, self.constants.of(region))
         return root * (self.policy.spelled if spelled else 1.0)
 
