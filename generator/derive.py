@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from xflow.generator.minimize import Reducer
-from xflow.generator.runner.chunks import Define, Explore, Explored, Judge, Judged, Measure, Settle
+from xflow.generator.runner.chunks import Explore, Explored, Judge, Judged, Measure, Settle, State
 from xflow.generator.runner.codec import decode, digest
 from xflow.generator.runner.desk import Desk, Steps, Ticket, complete, wait_for
 from xflow.generator.runner.engine import InlineEngine, Urgency
@@ -98,14 +98,14 @@ class FamilyJob:
     def __init__(self, family: Family, desk: Desk) -> None:
         self.family = family
         self.result = Derivation(family.name)
-        self._definitions_left = 0
+        self._stated_left = 0
         self._desk = desk
         self._reducer = Reducer()
         self._state = ""
         """A digest of the rules added to the reducer and removed from it, in order."""
         self._seen: set[tuple[str, str, str]] = set()
         self._origins: dict[int, Judge] = {}
-        """The proposal of each kept rule, by `id`; none for definitions and split rules."""
+        """The proposal of each kept rule, by `id`; none for those stated and for split rules."""
         self._explores: deque[Ticket[Explored]] = deque()
         self._line: deque[_Candidate] = deque()
         self.idle: list[Judge] = []
@@ -117,7 +117,7 @@ class FamilyJob:
     def left(self) -> int:
         """Proposals whose turn has not come, of the vocabularies explored so far."""
         ready = (len(ticket.result.proposals) for ticket in self._explores if ticket.ready)
-        return self._definitions_left + len(self._line) + sum(ready)
+        return self._stated_left + len(self._line) + sum(ready)
 
     @property
     def unexplored(self) -> int:
@@ -127,8 +127,8 @@ class FamilyJob:
     def prefetch(self, urgency: Urgency) -> None:
         """Request the chunks that do not depend on other families."""
         desk, name = self._desk, self.family.name
-        if self.family.definitions:
-            desk.ask(Define(desk.seed), name, urgency)
+        if self.family.states:
+            desk.ask(State(self.family.states, desk.seed), name, urgency)
         self._explores.extend(
             desk.ask(Explore(vocabulary, desk.seed, desk.max_ops), name, urgency)
             for vocabulary in self.family.vocabularies
@@ -141,8 +141,8 @@ class FamilyJob:
         """
         for rule in known:
             self._add(rule)
-        if self.family.definitions:
-            yield from self._state_definitions()
+        if self.family.states:
+            yield from self._take_stated()
         while self._explores or self._line:
             if self._line:
                 yield from self._take_next()
@@ -154,15 +154,16 @@ class FamilyJob:
         self.result.counts["kept"] = len(self.result.kept)
         return self.result
 
-    def _state_definitions(self) -> Steps[None]:
+    def _take_stated(self) -> Steps[None]:
         desk, name = self._desk, self.family.name
-        texts = yield from wait_for(desk.ask(Define(desk.seed), name, Urgency.NOW))
+        chunk = State(self.family.states, desk.seed)
+        texts = yield from wait_for(desk.ask(chunk, name, Urgency.NOW))
         tickets = [desk.ask(Settle(text, desk.seed), name, Urgency.DEFINE) for text in texts]
-        self._definitions_left = len(tickets)
+        self._stated_left = len(tickets)
         for ticket in tickets:
             settled = yield from wait_for(ticket)
             desk.forget(ticket)
-            self._definitions_left -= 1
+            self._stated_left -= 1
             self.result.counts["proposed"] += 1
             self._accept(settled)
             yield True

@@ -43,7 +43,14 @@ from xflow.generator.vocabularies.views import VIEWS
 from xflow.generator.vocabulary import Family
 
 DEFINITIONS = Family(
-    "definitions", definitions=True, about="composite operators and what they are made of"
+    "definitions",
+    states="the definitions of composite operators",
+    about="composite operators and what they are made of",
+)
+FILTERING = Family(
+    "filtering",
+    states="algorithms of minimal filtering",
+    about="convolutions with fewer products, by Winograd's minimal filtering",
 )
 
 FAMILIES = (
@@ -86,4 +93,5 @@ FAMILIES = (
     CONTRACTIONS,
     BATCHED_HEADS,
     JOINS,
+    FILTERING,
 )

@@ -167,8 +167,13 @@ def _derive_all(
     own = {result.family: result for result in results}
     order = [family.name for family in every]
     complete(desk, {"sets": sort_out(own, others, order, desk)}, _nothing)
-    rules = [item.rule for result in results for item in result.kept]
-    rules += [rule for family in others.values() for rule in family if rule.is_searched]
+    rules = [item.rule for result in results for item in result.kept if not item.rule.is_apart]
+    rules += [
+        rule
+        for family in others.values()
+        for rule in family
+        if rule.is_searched and not rule.is_apart
+    ]
     if BASE not in own and BASE not in others:
         rules += [item.rule for item in made[BASE].kept]
     mine = {name: jobs[name] for name in own}

@@ -145,8 +145,9 @@ class Family:
 
     name: str
     vocabularies: tuple[Vocabulary, ...] = ()
-    definitions: bool = False
-    """Also state the definition of each composite operator."""
+    states: str = ""
+    """What it states, besides what its vocabularies find: a key of `STATED` in
+    `xflow.generator.runner.chunks`."""
     about: str = field(default="", compare=False)
 
 

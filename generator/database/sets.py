@@ -34,8 +34,10 @@ def sort_out(
     for family in order:
         derivation = derivations.get(family)
         if derivation is None:
-            known += [rule for rule in others.get(family, ()) if rule.is_searched]
+            known += [rule for rule in others.get(family, ()) if _is_known(rule)]
             continue
+        apart = [item for item in derivation.kept if item.rule.is_apart]
+        derivation.kept = [item for item in derivation.kept if not item.rule.is_apart]
         own = [item.rule for item in derivation.kept]
         known.sort(key=attrgetter("statement"))
         chunk = Compare(_statements(own), _statements(known))
@@ -50,11 +52,16 @@ def sort_out(
             else:
                 keys = tuple(rule.statement for rule in sources)
                 kept.append(Kept(item.rule, item.certificate, keys))
-        derivation.kept = kept
-        derivation.counts["kept"] = len(kept)
+        derivation.kept = [*kept, *apart]
+        derivation.counts["kept"] = len(derivation.kept)
         derivation.counts["shortcuts"] = sum(bool(item.follows) for item in kept)
         known += [item.rule for item in kept]
         yield True
+
+
+def _is_known(rule: Rule) -> bool:
+    """Whether other rules may follow from a rule."""
+    return rule.is_searched and not rule.is_apart
 
 
 def sources_of(number: int, found: Mapping[int, Consequence]) -> Iterator[int]:

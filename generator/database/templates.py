@@ -183,6 +183,8 @@ def stanza_text(name: str, template: Template, labels: Sequence[str], rules: Seq
         values = {each.name: each.column[number] for each in template.placeholders}
         own = {**dict(rule.lines()), **rule.notes}
         cases.append(Case(label, values, {key: own[key] for key in own if key not in shared}))
+    if "from" in shared and "to" in shared:
+        shared = dict(Rule.with_abbreviations(shared))
     text = written(name, shared, cases)
     try:
         read_back = parse_rules(text, checked=False)

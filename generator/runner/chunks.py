@@ -6,11 +6,13 @@ They pickle, and their keys name them in the journal: equal data, equal key, in 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Generic, TypeVar
 
 from xflow.generator.enumeration.enumerate import enumerate_terms
+from xflow.generator.filtering import filtering_rules
 from xflow.generator.generalization.definitions import definitional_rules
 from xflow.generator.generalization.generalize import Generalizer
 from xflow.generator.generalization.propose import Proposal, propose
@@ -21,6 +23,7 @@ from xflow.generator.saturation.base import consequences
 from xflow.generator.saturation.gaps import database_of, is_gap, stanzas
 from xflow.generator.settle import Settled, settle, settle_first
 from xflow.generator.vocabulary import Vocabulary
+from xflow.rewriting.rule import Rule
 from xflow.rewriting.text import parse_rules
 from xflow.verifier.rounding.measure import measure
 
@@ -116,18 +119,27 @@ def vocabulary_key(vocabulary: Vocabulary) -> str:
 
 
 @dataclass(frozen=True)
-class Define(Chunk[tuple[str, ...]]):
-    """State the definitions of the composite operators: the texts of rules."""
+class State(Chunk[tuple[str, ...]]):
+    """State equations that are known from how they are made: the texts of rules."""
 
     kind: ClassVar[str] = "define"
+    what: str
+    """A key of `STATED`."""
     seed: int
 
     @property
     def about(self) -> str:
-        return "the definitions of composite operators"
+        return self.what
 
     def run(self) -> tuple[str, ...]:
-        return tuple(map(str, definitional_rules(self.seed)))
+        return tuple(map(str, STATED[self.what](self.seed)))
+
+
+STATED: Mapping[str, Callable[[int], Iterable[Rule]]] = {
+    "the definitions of composite operators": definitional_rules,
+    "algorithms of minimal filtering": lambda seed: filtering_rules(),
+}
+"""What is stated, as a function of the seed."""
 
 
 @dataclass(frozen=True)

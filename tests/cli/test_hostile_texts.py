@@ -33,7 +33,13 @@ from xflow.core.size import PRODUCTS, TERMS, Expr, product, symbol, symbols
 from xflow.core.size_text import parse_size, reads_back
 from xflow.pipeline import certify
 from xflow.pipeline.log import MOST_RULES, MOST_STEPS, read_report
-from xflow.rewriting.text import HIGHEST_RANK, MOST_NAMES, MOST_OPERATORS, parse_rules
+from xflow.rewriting.text import (
+    HIGHEST_RANK,
+    MOST_NAMES,
+    MOST_OPERATORS,
+    MOST_SPELLED_OUT,
+    parse_rules,
+)
 from xflow.verifier import database
 
 pytestmark = pytest.mark.timeout(30)
@@ -648,8 +654,10 @@ def test_bounds_leave_room_for_what_is_there() -> None:
     from xflow.rewriting.store import default_directory, load_rules  # noqa: PLC0415
 
     rules = load_rules(default_directory())
-    assert max(len(each.lhs) + len(each.rhs) for each in rules) * 10 < LENGTH
+    assert max(len(each.statement) for each in rules) * 10 < LENGTH
+    assert max(len(each.lhs) + len(each.rhs) for each in rules) * 5 < LENGTH
     assert max(each.lhs.count("(") for each in rules) * 3 < MOST_OPERATORS
+    assert max(each.rhs.count("(") for each in rules) * 3 < MOST_SPELLED_OUT
     assert max(each.inputs.count("[") for each in rules) * 4 < MOST_NAMES
     assert max(max(each.ranks) for each in rules) * 3 < HIGHEST_RANK
     assert expression("(" * 90 + "a" + ")" * 90)

@@ -18,6 +18,7 @@ from xflow.generator.drawn import Drawn, random_dyadics
 from xflow.generator.enumeration.enumerate import enumerate_terms
 from xflow.generator.enumeration.fingerprint import Evaluator, rounded
 from xflow.generator.families import FAMILIES
+from xflow.generator.filtering import filtering_rules
 from xflow.generator.generalization.generalize import Generalizer, plausible
 from xflow.generator.generalization.outputs import output_rules
 from xflow.generator.generalization.propose import Proposal, propose
@@ -318,6 +319,8 @@ def test_nearly_the_whole_registry_is_enumerated_or_defined() -> None:
         for vocabulary in family.vocabularies
         for production in vocabulary.productions
     }
+    for rule in filtering_rules():
+        used |= rule.operators
     left = {op.name for op in operators() if not isinstance(op, Composite)} - used
     # One of which nothing but itself is known, and what stands in proofs alone.
     assert left == {"AsReal", "ReduceProd"}

@@ -73,7 +73,7 @@ def test_values_may_be_operators_with_attributes_inputs_and_defaults() -> None:
         ("    set    search", "  set    search", "a line 'set' behind cases", 7),
         ("AXIS = 0; in x", "AXIS = OTHER; in x", "OTHER", 6),
         ("AXIS = 0; in x[n", "AXIS = 0; in x[AXIS", "'in' of case first-axis contains AXIS", 6),
-        ("= -1; in", f"= {'1' * 10_000}; in", "'from' of case last-axis has 20,0", 9),
+        ("= -1; in", f"= {'1' * 20_000}; in", "'from' of case last-axis has 40,0", 9),
         ("= -1; in", "= none; in", "'none' leaves out an input behind another, which AXIS in", 9),
         (FIRST, "  where AXIS > 1\n  case a AXIS = default", "AXIS in the line 'where'", 6),
         (FIRST, "  where AXIS > 1\n  case a AXIS = Relu(n=1)", "AXIS is an operator in case a", 6),

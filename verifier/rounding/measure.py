@@ -23,6 +23,10 @@ mean.
 it leads to overflows and the other does not, though nothing that enters the result is near the
 end of the type's range. What is refused in fp32 is refused everywhere.
 
+It is refused for ``elements`` alone if it is about sums of products, and no error exceeds that
+bound times the largest scale of the tensor: fast algorithms that add inputs before they multiply
+are right beside the largest elements, and may be wrong at those that are small beside others.
+
 **A direction cancels** if it would be refused without regard to the condition: a result that is as
 uncertain as its inputs is no excuse where these are exact, as the constants of a model are and the
 pixels of an image. Whether it happens depends on the constants at hand: means that are large beside
@@ -49,19 +53,24 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from xflow.core.errors import ShapeError
 from xflow.core.evaluation import read
+from xflow.core.graph import walk
 from xflow.core.node import Leaf, Value
-from xflow.core.registry import Array, Shape
+from xflow.core.registry import Array, Operator, Shape
 from xflow.core.size import evaluate, symbol
 from xflow.core.sorts import REAL
 from xflow.core.value_conditions import Fact
+from xflow.ops.constants import Constant
+from xflow.ops.shape import Movement
+from xflow.rewriting.cancellation import ROLES
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.numerics import EXACT, UNMEASURED, Figures, Numerics, Refusal
+from xflow.rewriting.numerics import ELEMENTS, EXACT, UNMEASURED, Figures, Numerics, Refusal
 from xflow.rewriting.rule import BITS, Rule
 from xflow.verifier.preconditions import left_conditions, size_names
 from xflow.verifier.proof.exact import decides_by_rounded
@@ -87,6 +96,12 @@ from xflow.verifier.rounding.wide import run_wide
 
 BOUND = 2.0**6
 """A direction may lose this factor, six bits, against the side that it comes from."""
+
+LINEAR = frozenset({"Add", "Sub", "Mul", "Neg", "Sum", "ReduceSum"})
+"""Operators that fast algorithms for products consist of, besides products and movements."""
+
+ERROR = "error"
+"""The reason of a direction whose errors are too large, however they are measured."""
 
 HEADROOM = 16.0
 """An overflow counts where what enters the result is this factor below the type's largest number:
@@ -157,7 +172,7 @@ def measure(
         figures.append(tally.figures())
         for direction in directions:
             reason = tally.reasons.get(direction)
-            if reason and not any(r.direction == direction and not r.type for r in refusals):
+            if reason and not any(_covers(known, direction, reason) for known in refusals):
                 here = "" if precision is FP32 else precision.name
                 refusals.append(Refusal(direction, reason, here))
     return Numerics(
@@ -165,6 +180,13 @@ def measure(
         tuple(sorted(refusals, key=lambda item: item.direction)),
         cancels=cancels,
         offsets=offsets,
+    )
+
+
+def _covers(known: Refusal, direction: str, reason: str) -> bool:
+    """Whether a refusal in all element types says as much as another one of a single type."""
+    return (known.direction, known.type) == (direction, "") and (
+        known.reason != ELEMENTS or reason == ELEMENTS
     )
 
 
@@ -186,6 +208,16 @@ class Case:
     """Each output element depends on one element of each input."""
     seed: str
     sizes: Mapping[str, int]
+
+    @cached_property
+    def adds_products(self) -> bool:
+        """Whether it is about convolutions or products of matrices, and about sums alone."""
+        ops = [node.op for node in walk((*self.left, *self.right)) if isinstance(node.op, Operator)]
+        sums = any(op.role in ROLES for op in ops)
+        return sums and all(
+            op.role in ROLES or op.name in LINEAR or isinstance(op, Movement | Constant)
+            for op in ops
+        )
 
     def inputs(self, precision: Precision) -> Iterator[tuple[bool, list[dict[str, Array]]]]:
         """For each sort of magnitudes whether it is extreme, and `SAMPLES` neighbouring inputs."""
@@ -423,17 +455,17 @@ class _Tally:
     ) -> None:
         for direction, values in (("forward", case.left), ("reverse", case.right)):
             source, target = sides if direction == "forward" else reversed(sides)
-            if self.reasons.get(direction):
+            if self.reasons.get(direction, "") not in ("", ELEMENTS):
                 continue
-            reason = self._loss(source, target, case.apart)
-            if reason == "error":
+            reason = self._loss(source, target, case)
+            if reason in (ERROR, ELEMENTS):
                 wide = [run_wide([values[output]], feeds) for feeds in samples]
                 if all(wide):
                     source = replace(source, exact=np.stack([w[0] for w in wide if w]))
-                    reason = self._loss(source, target, case.apart)
-            self.reasons[direction] = reason
+                    reason = self._loss(source, target, case)
+            self.reasons[direction] = reason or self.reasons.get(direction, "")
 
-    def _loss(self, source: _Side, target: _Side, apart: bool) -> str:
+    def _loss(self, source: _Side, target: _Side, case: Case) -> str:
         """Why not to replace `source` by `target`; empty if there is no reason."""
         unit = self.precision.unit
         sense = source.sensitivity()
@@ -442,13 +474,19 @@ class _Tally:
         inside = judged & (size + sense / (2 * unit) <= self.precision.largest / HEADROOM)
         judged &= ~(sense > DIGITS_LEFT * size)
         finite = np.isfinite(target.rounded).all(axis=0)
-        if (judged & inside & ~finite).any() and (apart or inside.all()):
+        if (judged & inside & ~finite).any() and (case.apart or inside.all()):
             return "overflow"
         scale = np.maximum(sense, unit * size)
         scale = np.maximum(scale, _rms(source.rounded - source.exact))
         scale = np.maximum(scale, self.precision.negligible)
-        worse = _rms(target.rounded - source.exact) > BOUND * scale
-        return "error" if (judged & finite & worse).any() else ""
+        errors = _rms(target.rounded - source.exact)
+        worse = errors > BOUND * scale
+        if not (judged & finite & worse).any():
+            return ""
+        if not case.adds_products:
+            return ERROR
+        norm = float(scale[judged & finite].max())
+        return ERROR if (errors > BOUND * norm)[judged & finite].any() else ELEMENTS
 
     def _cancels(self, source: _Side, target: _Side) -> bool:
         """Whether `target` loses digits that `source` keeps, at inputs that are taken as exact."""

@@ -15,6 +15,7 @@ class Assumption(IntEnum):
     NONE = 0
     FINITE_INPUTS = 1
     MODERATE = 2
+    NORMWISE = 3
 
     @property
     def option(self) -> str:
@@ -36,13 +37,17 @@ _NUMBERS = (
     "float inputs hold numbers, unless the model tests them for NaN or infinities; masks that it "
     "adds to scores may hold -inf"
 )
+_MODERATE = (
+    f"{_NUMBERS}; sums, products, quotients and casts of numbers of moderate size are of moderate "
+    "size, too, and do not overflow; 1 minus a mask that is multiplied by a larger number is 0 or 1"
+)
 _SENTENCES = {
     Assumption.NONE: "nothing is assumed of the inputs",
     Assumption.FINITE_INPUTS: _NUMBERS,
-    Assumption.MODERATE: (
-        f"{_NUMBERS}; sums, products, quotients and casts of numbers of moderate size are of "
-        "moderate size, too, and do not overflow; 1 minus a mask that is multiplied by a larger "
-        "number is 0 or 1"
+    Assumption.MODERATE: _MODERATE,
+    Assumption.NORMWISE: (
+        f"{_MODERATE}; errors of rounding are measured by the largest elements of a tensor, not by "
+        "each element"
     ),
 }
 

@@ -13,8 +13,8 @@ from fractions import Fraction
 
 from xflow.core.errors import SizeError
 
-LENGTH = 20_000
-"""Most characters of an expression; the longest of a rule of the database has about a thousand."""
+LENGTH = 40_000
+"""Most characters of an expression; the longest of the database has some five thousand."""
 DEPTH = 100
 """Most levels of nesting. What is added up or multiplied one after the other is one level."""
 DIGITS = 4_000

@@ -176,6 +176,38 @@ class AllTrue(Filled):
 
 
 @register
+class Vector(Constant):
+    """The integers `values`, of shape [len(values)]."""
+
+    name = "Vector"
+    attributes = declare(values=AttributeSpec(Kind.INTS))
+    examples = (
+        Example((), {"values": (4, 0, -5)}),
+        Example((), {"values": (7,)}),
+        Example((), {"values": ()}),
+    )
+
+    def shape(self, shapes: Sequence[Shape], attributes: Attributes, need: Need) -> list[Shape]:
+        return [(len(sizes(attributes, "values")),)]
+
+    def at(
+        self,
+        inputs: Sequence[Reader],
+        shapes: Sequence[Shape],
+        attributes: Attributes,
+        output: int,
+        index: Index,
+    ) -> Expression:
+        result: Expression = ZERO
+        for place, value in enumerate(integers(attributes, "values")):
+            result = where((equal(index[0], place),), Literal(Fraction(value)), result)
+        return result
+
+    def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
+        return [np.asarray(integers(attributes, "values"), dtype=np.float64)]
+
+
+@register
 class Eye(Constant):
     """The identity matrix with `n` rows."""
 

@@ -100,12 +100,12 @@ def optimize(
     checked on the real `inputs`: .npz files, folders of them or of ONNX's test_data_set_N, or
     mappings from names to arrays, one or several; it is timed on the first ones, at their sizes
     unless there are `input_shapes`. `assume` is what may be taken for granted of the model's
-    values: ``none``, ``finite-inputs`` or ``moderate``, see `xflow.core.assumptions`. With
-    `only_proved`, each rewrite is an application of a proved rule; without, some rest on the data
-    of constants, on ranges of values, or on floating point, see
-    `xflow.analysis.value_rewrites.basis`. Constant expressions are folded as long as that adds at
-    most `size_threshold` bytes to the weights. Where nothing was gained, or with `profile`, the
-    report says where the input's time goes. The argument is never changed.
+    values: ``none``, ``finite-inputs``, ``moderate`` or ``normwise``, see
+    `xflow.core.assumptions`. With `only_proved`, each rewrite is an application of a proved
+    rule; without, some rest on the data of constants, on ranges of values, or on floating
+    point, see `xflow.analysis.value_rewrites.basis`. Constant expressions are folded as long
+    as that adds at most `size_threshold` bytes to the weights. Where nothing was gained, or
+    with `profile`, the report says where the input's time goes. The argument is never changed.
 
     `progress` is called at every step with the name of the phase and where that stands, by name:
     always `left`, in how many seconds all is over at the latest; and in phases that have parts, at

@@ -13,6 +13,7 @@ import onnx
 import onnx_ir as ir
 
 from xflow.analysis.opaque import MOVES
+from xflow.core.assumptions import DEFAULT
 from xflow.core.deadline import Deadline
 from xflow.core.errors import ModelError
 from xflow.core.graph import Graph
@@ -38,6 +39,7 @@ from xflow.onnx.opset import ceiling, current_opset
 from xflow.onnx.outline import outline
 from xflow.onnx.types import interface
 from xflow.pipeline.context import AFTERWARDS_S, Run, Told, check_seconds
+from xflow.pipeline.hints import faster_normwise
 from xflow.pipeline.preparation import Inside, Prepared, begin, with_bodies, with_calls
 from xflow.rewriting.domains import on_provider, within
 from xflow.rewriting.replacement import Replacements
@@ -349,6 +351,8 @@ class Finder:
             if exact:
                 replacements = prune(imported.graph, replacements, exact, overrun)
         messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
+        if run.assumption == DEFAULT and not exact and not deadline.stopped:
+            messages += faster_normwise(imported.graph, rules, imported.constants, estimator)
         return replacements, Told(tuple(messages), tuple(warnings))
 
     def run_seconds(

@@ -30,6 +30,8 @@ class Entry(NamedTuple):
     instance: Instance
     refused: frozenset[str]
     """The element types in which it loses too many digits, see `xflow.rewriting.numerics`."""
+    refused_normwise: frozenset[str]
+    """Those in which it does so where errors are measured by the largest elements of a tensor."""
     needs: tuple[frozenset[Operator], frozenset[Operator]]
     """The operators that the root must read, and those that these must read."""
     grows: bool
@@ -121,7 +123,7 @@ class RuleIndex:
         with self._lock:  # nobody is to find an index in which some of the rules are missing
             try:
                 for direction in self._waiting.get(name, ()):
-                    if direction.numerics is None or not direction.numerics.refused >= EVERYWHERE:
+                    if not _refused_anyway(direction):
                         self._sort(direction)
                 self._waiting.pop(name, None)
                 for direction, at in self._at_ranks.get(at_rank, ()):
@@ -191,8 +193,7 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
     if not isinstance(root.op, Operator) or not usable:
         return None
     left, right = _operators(instance.lhs), _operators(instance.rhs)
-    refused = refused_types(rule, instance)
-    if refused >= EVERYWHERE:
+    if refused_types(rule, instance, normwise=True) >= EVERYWHERE:
         return None
     pointwise = _is_pointwise(left, right)
     grows = pointwise and len(right) > len(left)
@@ -208,7 +209,8 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
     return Entry(
         rule.name,
         instance,
-        refused,
+        refused_types(rule, instance),
+        refused_types(rule, instance, normwise=True),
         (operators_of(read), operators_of(below(read))),
         grows,
         _depth(instance.lhs) > VIEWED,
@@ -226,15 +228,22 @@ def index_of(rules: tuple[Rule, ...]) -> RuleIndex:
     return RuleIndex(rules)
 
 
-def refused_types(rule: Rule, instance: Instance) -> frozenset[str]:
+def _refused_anyway(rule: Rule) -> bool:
+    """Whether rounding forbids a direction in all element types, however errors are measured."""
+    return rule.numerics is not None and rule.numerics.refused_by(normwise=True) >= EVERYWHERE
+
+
+def refused_types(rule: Rule, instance: Instance, *, normwise: bool = False) -> frozenset[str]:
     """ONNX names of the element types in which rounding forbids a rule from left to right.
 
-    That is what its `numerics` line refuses, and narrow types where it `narrows`; and all where it
+    Errors are measured by each element, or `normwise`, by the largest ones of a tensor. Refused is
+    what its `numerics` line refuses, and narrow types where it `narrows`; and all where it
     speaks of any operator and is not equal to the bit, since its errors depend on which that is.
     """
     if rule.exact != BITS and instance.is_schematic:
         return EVERYWHERE
-    refused = rule.numerics.refused if rule.numerics else frozenset[str]()
+    numerics = rule.numerics
+    refused = numerics.refused_by(normwise=normwise) if numerics else frozenset[str]()
     return refused | NARROW if narrows(instance) else refused
 
 

@@ -8,7 +8,11 @@ directions by which digits may be lost that the other side keeps, where inputs n
 other: these are applied only where that is seen not to happen, see `xflow.rewriting.cancellation`.
 Likewise, named by ``offsets``, those by which they are lost where two inputs nearly cancel and
 another one is small: there, only constants count, as means that are subtracted. Then the directions
-that lose too much anyway: in all element types, or in those named.
+that lose too much anyway: in all element types, or in those named. One that loses too much at
+elements that are small beside others of the same tensor, and at no others, is refused for
+``elements``: it may be used where errors count against the largest elements, as is said of fast
+algorithms for products and convolutions (Higham, *Accuracy and Stability of Numerical Algorithms*,
+2002, chapter 23).
 """
 
 from __future__ import annotations
@@ -27,6 +31,9 @@ EVERYWHERE = frozenset({*TYPES.values(), "DOUBLE"})
 
 NARROW = frozenset({TYPES["fp16"], TYPES["bf16"]})
 """Those in which the runtime's processor kernels differ by how they compute in between."""
+
+ELEMENTS = "elements"
+"""The reason of a refusal that does not count where errors are measured by a tensor's norm."""
 
 EXACT = "exact"
 UNMEASURED = "not measured"
@@ -116,8 +123,16 @@ class Numerics:
     @property
     def refused(self) -> frozenset[str]:
         """ONNX names of the element types in which the rule must not be used left to right."""
+        return self.refused_by()
+
+    def refused_by(self, *, normwise: bool = False) -> frozenset[str]:
+        """The same where errors are measured by each element, or `normwise`, by the largest."""
         return frozenset[str]().union(
-            *(item.element_types for item in self.refusals if item.direction == "forward")
+            *(
+                item.element_types
+                for item in self.refusals
+                if item.direction == "forward" and not (normwise and item.reason == ELEMENTS)
+            )
         )
 
     def turned(self) -> Numerics:

@@ -398,7 +398,8 @@ def refusal(
     places: Places,
 ) -> str:
     """Why a rule must not make `after` of its results where it matches; nothing where it may."""
-    refused = refused_types(rule, instance)
+    normwise = places.ranges.assumption >= Assumption.NORMWISE
+    refused = refused_types(rule, instance, normwise=normwise)
     touched = (value.type.dtype for value in (*match.roots, *match.bindings.values()))
     dtype = next((dtype for dtype in touched if dtype in refused), None)
     if dtype is not None:

@@ -23,11 +23,13 @@ for any that is 0 at 0: for the same one, with equal attributes, wherever they o
 `xflow.ops.schematic`.
 
 A rule is one of the base, from which the others follow, and one that the search uses, unless the
-line ``set`` says that it is one of these alone: ``base``, or ``search; follows from one, another``.
+line ``set`` says that it is one of these alone: ``base``, ``search``, or ``search; follows from
+one, another``.
 
 A line that is indented further than the one before it, and begins with no key, goes on with it.
 
-Rules that differ in few places may share a stanza, see `xflow.rewriting.cases`.
+Rules that differ in few places may share a stanza, see `xflow.rewriting.cases`; terms that a side
+contains several times may have names, see `xflow.rewriting.abbreviations`.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from xflow.core.node import TensorType, Value, leaf
 from xflow.core.registry import Operator
 from xflow.core.sorts import REALS_ONLY, SORTS
 from xflow.core.value_conditions import fact_of
+from xflow.rewriting.abbreviations import LET, abbreviated
 from xflow.rewriting.declarations import Names, declared_names, parse_inputs, parse_sorts
 from xflow.rewriting.instance import ANY_SHAPE, Instance, leaves_of
 from xflow.rewriting.instantiation import Scope, conditions_at, parsed, read_side
@@ -64,7 +67,7 @@ SIDES = 2**14
 NOTES = ("set", "origin", "proof", "numerics")
 """Keys of lines that say nothing of the sides."""
 KEYS = (
-    *("in", "param", "rank", "from", "to", "where", "reverse", "types", "exact", "limits"),
+    *("in", "param", "rank", LET, "from", "to", "where", "reverse", "types", "exact", "limits"),
     *NOTES,
 )
 """With which the lines of a stanza begin, behind the first."""
@@ -79,6 +82,8 @@ LEARNED = "learned"
 """The origin of a rule that was found around a region of a model."""
 BASE = "base"
 """The line ``set`` of a rule that the search does without."""
+SEARCH = "search"
+"""The line ``set`` of a rule that is for the search alone."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +169,8 @@ class Rule:
     @cached_property
     def statement(self) -> str:
         """What it says, as a stanza without its name and notes, which say nothing of its sides."""
-        return "\n".join(("rule rule", *starmap(_line, self.lines()), ""))
+        lines = self.with_abbreviations(dict(self.lines()))
+        return "\n".join(("rule rule", *starmap(_line, lines), ""))
 
     @property
     def is_base(self) -> bool:
@@ -175,6 +181,11 @@ class Rule:
     def is_searched(self) -> bool:
         """Whether the search uses it."""
         return self.notes.get("set") != BASE
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it is for the search alone: derivations of other rules do without it."""
+        return self.notes.get("set") == SEARCH
 
     @property
     def origin(self) -> str:
@@ -229,9 +240,21 @@ class Rule:
         if self.limits:
             yield "limits", " ".join(self.limits)
 
+    @staticmethod
+    def with_abbreviations(lines: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """The lines of a stanza, long sides abbreviated, see `xflow.rewriting.abbreviations`."""
+        taken = re.findall(r"\w+", " ".join(lines.values()))
+        terms, (left, right) = abbreviated((lines["from"], lines["to"]), taken)
+        short = {**lines, "from": left, "to": right}
+        for key in lines:
+            if key == "from" and terms:
+                yield LET, terms
+            yield key, short[key]
+
     def __str__(self) -> str:
         lines = [f"rule {self.name}"]
-        for key, text in (*self.lines(), *self.notes.items()):
+        said = dict(self.lines())
+        for key, text in (*self.with_abbreviations(said), *self.notes.items()):
             lines += spelled(key, text)
         return "\n".join(lines) + "\n"
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from xflow.core.errors import RuleFileError, ShapeError, SizeError
 from xflow.core.expressions import LENGTH, expression, shortened
 from xflow.core.sorts import HOLDS_FOR
+from xflow.rewriting.abbreviations import LET, spelled_out
 from xflow.rewriting.cases import MOST_CASES, expanded, read_case
 from xflow.rewriting.declarations import parse_inputs
 from xflow.rewriting.rule import CASE, EXACT, KEYS, LEARNED, NOTES, Rule, begins_a_line
@@ -19,6 +20,9 @@ HIGHEST_RANK = 12
 
 MOST_OPERATORS = 200
 """Most operators on a side of a rule; those of the database have up to 18."""
+
+MOST_SPELLED_OUT = 1_000
+"""Most operators on a side when its abbreviations are spelled out."""
 
 MOST_NAMES = 64
 """Most inputs, parameters or conditions of a rule; those of the database have up to 12."""
@@ -58,15 +62,37 @@ def parse_stanzas(text: str, source: str = "rules") -> Iterator[tuple[int, dict[
 
 def _expanded(text: str, source: str) -> Iterator[tuple[int, _Lines]]:
     """The stanzas of a text, each case as one by itself."""
-    for start, shared, cases in _stanzas(text, source):
+    for start, written, cases in _stanzas(text, source):
+        shared = _spelled_out(written, cases, f"{source}:{start}")
+        # That there was such a line tells that sides are longer than anybody wrote them.
+        mark = {key: text for key, text in written.items() if key == LET}
         if not cases:
-            yield start, shared
+            yield start, shared | mark
         elif len(cases) > MOST_CASES:
             what = f"{len(cases)} cases, where {MOST_CASES} are allowed"
             raise RuleFileError(what, f"{source}:{start}")
         else:
             found = [read_case(lines, f"{source}:{line}") for line, lines in cases]
-            yield from zip((line for line, _ in cases), expanded(shared, found), strict=True)
+            for (line, _), stanza in zip(cases, expanded(shared, found), strict=True):
+                yield line, stanza | mark
+
+
+def _spelled_out(shared: _Lines, cases: Sequence[tuple[int, _Lines]], where: str) -> _Lines:
+    """The common text of a stanza, its sides without abbreviations. Raises RuleFileError."""
+    if LET not in shared:
+        return shared
+    for key in (LET, "from", "to"):
+        count = shared.get(key, "").count("(")
+        if count > MOST_OPERATORS:
+            what = f"{count} operators in {key!r}, where {MOST_OPERATORS} are allowed"
+            raise RuleFileError(what, where)
+    declared = " ".join(lines.get("in", "") for lines in (shared, *(own for _, own in cases)))
+    try:
+        return spelled_out(shared, re.findall(r"\w+", declared))
+    except RuleFileError as error:
+        raise RuleFileError(error.what, where, error.do) from None
+    except (SizeError, SyntaxError) as error:
+        raise RuleFileError(shortened(str(error), 400), where) from None
 
 
 def _stanzas(text: str, source: str) -> Iterator[tuple[int, _Lines, Sequence[tuple[int, _Lines]]]]:
@@ -157,10 +183,10 @@ def make_rule(stanza: Mapping[str, str], where: str, *, checked: bool = True) ->
         strangers = sorted(set(rule.limits) - {name for name, _ in parse_inputs(rule.inputs)})
         if strangers:
             raise RuleFileError(f"{strangers[0]!r} among the limits is no input")
-        if not re.fullmatch(r"base|search; follows from .+", rule.notes.get("set", "base")):
+        if not re.fullmatch(r"base|search(; follows from .+)?", rule.notes.get("set", "base")):
             raise RuleFileError(
                 f"{rule.notes['set']!r} is no set of rules",
-                do="write 'base', or 'search; follows from' and the names of rules",
+                do="write 'base', 'search', or 'search; follows from' and the names of rules",
             )
         if rule.origin not in ("", LEARNED):
             raise RuleFileError(f"{rule.origin!r} is no origin of rules", do=f"write {LEARNED!r}")
@@ -188,7 +214,10 @@ def _check_extent(stanza: Mapping[str, str]) -> None:
             for key in ("where", "reverse")
         },
         **{
-            f"operators in {key!r}": (stanza[key].count("("), MOST_OPERATORS)
+            f"operators in {key!r}": (
+                stanza[key].count("("),
+                MOST_SPELLED_OUT if LET in stanza else MOST_OPERATORS,
+            )
             for key in ("from", "to")
         },
     }

@@ -27,7 +27,7 @@ from xflow.rewriting.folding import folded
 from xflow.rewriting.index import Entry, RuleIndex, below, operators_of
 from xflow.rewriting.instance import Instance
 from xflow.rewriting.match import Match, NoMatch, find_matches
-from xflow.rewriting.numerics import Hazard
+from xflow.rewriting.numerics import EVERYWHERE, Hazard
 from xflow.rewriting.rewrite import replacement
 
 LIGHTER = 0.9
@@ -247,6 +247,7 @@ class Steps:
         self.constants = constants
         self.block = block
         self.places = Places(Ranges(constants, assumption), outside, border)
+        self._normwise = assumption >= Assumption.NORMWISE
         self.careful = careful
         self._folder = Folder(constants)
         self._losses: dict[object, bool] = {}
@@ -485,7 +486,10 @@ class Steps:
         for entry in entries:
             if not (entry.needs[0] <= read and entry.needs[1] <= deeper):
                 continue
-            instance, refused = entry.instance, entry.refused
+            instance = entry.instance
+            refused = entry.refused_normwise if self._normwise else entry.refused
+            if refused >= EVERYWHERE:
+                continue
             if present is not None and not entry.roots <= present:
                 continue
             index = instance.lhs[0].index

@@ -106,7 +106,8 @@ def add(commands: Commands[Parser]) -> None:
         choices=[level.option for level in Assumption],
         default=DEFAULT.option,
         help="what may be taken for granted: nothing, that float inputs which enter sums hold "
-        f"numbers, or also that moderate numbers do not overflow ({DEFAULT.option})",
+        "numbers, or also that moderate numbers do not overflow, or that errors of rounding count "
+        f"against the largest elements of a tensor, as in fast convolutions ({DEFAULT.option})",
     )
     add_argument(
         "--only-proved",
