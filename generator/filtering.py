@@ -115,6 +115,7 @@ def _rule(algorithm: Algorithm, *, bias: bool) -> Rule:
         f"Conv(x, w{', b' if bias else ''}, pads=[p, f, q, n])",
         f"Slice({together}, starts=[0], ends=[{extent}], axes=[2], steps=[1])",
         "p f q n",
+        where=("C >= 1", "W >= 1"),  # a kernel fits into no image without columns
         notes={"set": SEARCH},
     )
 

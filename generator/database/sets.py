@@ -54,7 +54,7 @@ def sort_out(
                 kept.append(Kept(item.rule, item.certificate, keys))
         derivation.kept = [*kept, *apart]
         derivation.counts["kept"] = len(derivation.kept)
-        derivation.counts["shortcuts"] = sum(bool(item.follows) for item in kept)
+        derivation.counts["shortcuts"] = len(apart) + sum(bool(item.follows) for item in kept)
         known += [item.rule for item in kept]
         yield True
 
