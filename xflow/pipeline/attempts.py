@@ -352,7 +352,7 @@ class Finder:
                 replacements = prune(imported.graph, replacements, exact, overrun)
         messages += [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
         if run.assumption == DEFAULT and not exact and not deadline.stopped:
-            messages += faster_normwise(imported.graph, rules, imported.constants, estimator)
+            messages += faster_normwise(found.graph, rules, imported.constants, estimator)
         return replacements, Told(tuple(messages), tuple(warnings))
 
     def run_seconds(
