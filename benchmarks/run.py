@@ -12,6 +12,8 @@ With `--busy`, xflow takes each model a second time while another process keeps 
 both results are judged when that is gone.
 With `--twice`, xflow takes each model a second time from an empty store, the machine's own numbers
 included, and the page says of how many the results are as fast, within 1 %.
+With `--normwise`, xflow takes each model a second time with `--assume normwise`, where errors of
+rounding may count against the largest elements of a tensor.
 With `--keep`, outputs and reports stay in a folder, one for each model, to be looked into.
 With `--dynamic`, the models are exports with dynamic sizes, `dynamic/`; they are timed at the sizes
 of those of the same name in `models/`, and judged at others as well.
@@ -19,7 +21,8 @@ Exits with 1 if a result of xflow is wrong, late (over its budget by more than a
 timing of whole models and of the machine) or below 0.98 of the original's speed.
 
     python run.py [MODEL ...] [--budget SECONDS] [--threads N] [--provider cpu|cuda] [--no-peers]
-           [--variants [MODEL ...]] [--busy] [--twice] [--dynamic] [--again] [--keep DIR]
+           [--variants [MODEL ...]] [--busy] [--twice] [--normwise] [--dynamic] [--again]
+           [--keep DIR]
 """
 
 import argparse
@@ -50,6 +53,7 @@ from tools import (
     AGAIN,
     BUSY,
     HANG_S,
+    NORMWISE,
     OWN,
     STORE,
     VARIANTS,
@@ -182,9 +186,8 @@ def tools_of(name: str, options: argparse.Namespace) -> tuple[str, ...]:
 
 def columns(options: argparse.Namespace) -> tuple[str, ...]:
     """Return what every model is optimized by."""
-    if options.busy or options.twice:
-        return (XFLOW, BUSY if options.busy else AGAIN)
-    return (XFLOW, *options.peers)
+    second = {BUSY: options.busy, AGAIN: options.twice, NORMWISE: options.normwise}
+    return (XFLOW, *(tool for tool, wanted in second.items() if wanted), *options.peers)
 
 
 def recognised(report: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -269,6 +272,7 @@ def save(rows: Sequence[Row], options: argparse.Namespace) -> None:
     name += "-dynamic" if options.dynamic else ""
     name += "-busy" if options.busy else ""
     name += "-twice" if options.twice else ""
+    name += "-normwise" if options.normwise else ""
     save_table(name, rows, columns(options), options)
     if found := [row for row in rows if row.model in options.variants]:
         save_table(f"{name}-variants", found, (*VARIANTS, *options.peers), options)
@@ -371,6 +375,11 @@ def arguments() -> argparse.Namespace:
         help="xflow alone, and once more from an empty store",
     )
     parser.add_argument(
+        "--normwise",
+        action="store_true",
+        help="xflow alone, and once more with --assume normwise",
+    )
+    parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
@@ -387,9 +396,11 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if unknown := {*options.models, *(options.variants or ())} - set(known[options.dynamic]):
         parser.error(f"no such model: {', '.join(sorted(unknown))}")
-    alone = options.busy or options.twice
-    if alone and (options.variants is not None or options.again or options.busy == options.twice):
-        parser.error("--busy and --twice go neither together nor with --variants nor --again")
+    alone = options.busy + options.twice + options.normwise
+    if alone and (options.variants is not None or options.again or alone > 1):
+        parser.error(
+            "--busy, --twice and --normwise go neither together nor with --variants nor --again"
+        )
     options.peers = () if options.no_peers or alone else tuple(PEERS)
     if options.again and (not options.models or options.no_peers):
         parser.error("--again needs the models that are measured again, and all peers")

@@ -30,11 +30,13 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 }
 """Variants of xflow with other options, by their names in the tables."""
 
+NORMWISE = f"{XFLOW} --assume normwise"
+"""xflow where errors of rounding may count against the largest elements."""
 BUSY = f"{XFLOW}, one core busy"
 """xflow while another process keeps one core busy."""
 AGAIN = f"{XFLOW}, again"
 """xflow a second time, which knows nothing of the first, nor of the machine."""
-OWN = (*VARIANTS, BUSY, AGAIN)
+OWN = (*VARIANTS, NORMWISE, BUSY, AGAIN)
 """All forms of xflow; the other tools are its peers."""
 
 STORE = "XFLOW_CACHE"
@@ -121,7 +123,8 @@ def optimize(
     command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
     command += ["--budget", str(options.budget), "--threads", str(options.threads)]
     command += ["--provider", options.provider, "--report", str(report), "--seed", "0"]
-    command += [*VARIANTS.get(variant, ()), *at(shapes)]
+    command += ["--assume", "normwise"] if variant == NORMWISE else VARIANTS.get(variant, ())
+    command += at(shapes)
     command += [part for each in settings for part in at(each)]
     command += [part for path in inputs for part in ("--inputs", str(path))]
     around: Mapping[str, AbstractContextManager[None]] = {

@@ -14,7 +14,7 @@ from chart import draw
 from judge import Fault
 from run import failure, recognised, save
 from tables import Row, geometric_mean, markdown, means, rows_of
-from tools import VARIANTS, XFLOW, Attempt, Failure
+from tools import NORMWISE, VARIANTS, XFLOW, Attempt, Failure
 from xflow.rewriting.store import default_directory, load_rules
 
 
@@ -118,7 +118,8 @@ def test_a_result_of_xflow_fails_if_it_is_wrong_late_or_slower() -> None:
 def saving(out: Path, **other: Any) -> argparse.Namespace:
     """The options of a run that writes results."""
     given = {"threads": 2, "provider": "cpu", "budget": 10.0, "seconds": 1.0, "peers": ()}
-    given |= {"variants": (), "dynamic": False, "again": False, "busy": False, "twice": False}
+    given |= {"variants": (), "dynamic": False, "again": False}
+    given |= {"busy": False, "twice": False, "normwise": False}
     return argparse.Namespace(**{**given, **other}, out=out)
 
 
@@ -146,6 +147,14 @@ def test_variants_have_columns_and_a_file_of_their_own_and_are_no_peers(tmp_path
     page = (tmp_path / "cpu-2-threads.md").read_text()
     assert "| model | operators | ms | xflow | best |" in page
     assert "| second |" in page
+
+
+def test_a_level_of_assumptions_has_a_column_and_a_file_of_its_own(tmp_path: Path) -> None:
+    rows = [Row("first", False, [attempt(XFLOW, 1.0), attempt(NORMWISE, 1.25)])]
+    save(rows, saving(tmp_path, normwise=True))
+    page = (tmp_path / "cpu-2-threads-normwise.md").read_text()
+    assert "| xflow | xflow --assume normwise |" in page
+    assert "1.250 (1.250-1.250)" in page
 
 
 def test_a_model_that_is_measured_again_replaces_its_own_row_and_is_named(tmp_path: Path) -> None:
