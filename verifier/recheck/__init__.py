@@ -12,8 +12,8 @@ rank:
 3. *Elements.* Each element that the right side reads, and each that may get lost on the left, is
    read by the left side where it has a value, or is a number by a condition (`elements`); that
    inputs have -inf for a limit is read off both sides.
-4. *Normal forms.* Each side's specification is expanded anew (`expand`, `laws`) and shown, for all
-   sizes, to equal the recorded normal form (`output`).
+4. *Normal forms.* Each side's specification is expanded anew (`expand`, `clashes`, `laws`) and
+   shown, for all sizes, to equal the recorded normal form (`output`).
 5. *Matching.* The recorded groups of terms cancel: the changes of variables are bijections of
    Z^n, products agree after them, and weighted guards sum to 0 (`replay`, `groups`, `finite`);
    together they cover all terms. Each recorded obligation is solved again (`solver`). What is

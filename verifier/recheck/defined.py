@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from xflow.core.composite import Composite
-from xflow.core.constraint import Constraint, at_least, equal, in_range
+from xflow.core.constraint import Constraint, at_least, equal
 from xflow.core.evaluation import read
 from xflow.core.node import Leaf, Node, Value, hidden_positions
 from xflow.core.registry import Operator, Reader
@@ -37,7 +37,7 @@ from xflow.core.spec import (
 )
 from xflow.verifier.recheck.abstraction import is_nonnegative, is_not_zero, is_positive
 from xflow.verifier.recheck.comparisons import decided, orders, signed
-from xflow.verifier.recheck.expand import NOTHING, Expansion, cases_of, changed
+from xflow.verifier.recheck.expand import NOTHING, Expansion, cases_of, changed, span_of
 from xflow.verifier.recheck.forms import (
     Apply,
     Atom,
@@ -180,7 +180,7 @@ def needs(
             | MaxOver(variable, extent, body)
             | ProductOver(variable, extent, body)
         ):
-            inside = (*path, *in_range(symbol(variable), extent))
+            inside = (*path, *span_of(variable, extent, path))
             below = masked or (isinstance(scalar, MaxOver) and extent != 1)
             yield from needs(body, expansion, inside, (*variables, variable), below)
         case If(conditions, then, other):
@@ -194,7 +194,7 @@ def needs(
                 made = decided(If(conditions, then, other), expansion, path)
                 yield from needs(made, expansion, path, variables, masked=True)
                 return
-            for guards, branch in cases_of(conditions, then, other):
+            for guards, branch in cases_of(conditions, then, other, path):
                 yield from needs(branch, expansion, (*path, *guards), variables, masked)
         case Call(function, args):
             for arg in args:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 
-from xflow.core.constraint import Constraint, Relation, equal, in_range
+from xflow.core.constraint import Constraint, Relation, equal
 from xflow.core.size import Size, coefficient_of, divide, free_symbols, substitute, symbol
 from xflow.core.spec import (
     ARBITRARY,
@@ -42,7 +42,7 @@ from xflow.core.value_conditions import BELOW_INFINITY, SIGNS, Fact
 from xflow.verifier.recheck.comparisons import Known, decided, orders
 from xflow.verifier.recheck.defined import BOUNDED, read_whole
 from xflow.verifier.recheck.digits import without_quotients
-from xflow.verifier.recheck.expand import Expansion, cases_of
+from xflow.verifier.recheck.expand import Expansion, cases_of, span_of
 from xflow.verifier.recheck.forms import Read, Unreplayable, fresh, term
 from xflow.verifier.recheck.hidden import RESULTS, Shown
 from xflow.verifier.recheck.replay import Replay
@@ -100,7 +100,7 @@ class _Context:
         return replace(self, path=(*self.path, *guards))
 
     def over(self, variable: str, extent: Size) -> _Context:
-        span = in_range(symbol(variable), extent)
+        span = span_of(variable, extent, self.path)
         return replace(self, path=(*self.path, *span), variables=(*self.variables, variable))
 
 
@@ -144,7 +144,7 @@ def uses(scalar: Scalar, expansion: Expansion, around: _Context = _Context()) ->
             if any(orders(conditions)):
                 yield from _uses_of_comparison(scalar, expansion, around)
                 return
-            for guards, branch in cases_of(conditions, then, other):
+            for guards, branch in cases_of(conditions, then, other, around.path):
                 yield from uses(branch, expansion, around.under(*guards))
         case Call(function, args):
             inside = replace(

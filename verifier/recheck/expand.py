@@ -1,8 +1,8 @@
 """Expands a specification to a sum of terms, by the definition of the language alone.
 
 Sums and products are multiplied out, a range becomes two guards, and a choice becomes its
-branches under guards that exclude each other. Nothing else is simplified here; laws of functions
-are in `laws`.
+branches under guards that exclude each other, without those that clash with what is known there.
+Nothing else is simplified here; laws of functions are in `laws`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from xflow.core.spec import (
     times,
     where,
 )
+from xflow.verifier.recheck.clashes import clash
 from xflow.verifier.recheck.comparisons import sign_of, signed
 from xflow.verifier.recheck.forms import (
     Choice,
@@ -59,13 +60,31 @@ Impossible: TypeAlias = Callable[[Guards], bool]
 """Whether conditions contradict each other; it may always say no."""
 
 
-def cases_of(conditions: Guards, then: Scalar, other: Scalar) -> list[tuple[Guards, Scalar]]:
-    """A choice as cases of which exactly one holds."""
+def cases_of(
+    conditions: Guards, then: Scalar, other: Scalar, path: Guards
+) -> list[tuple[Guards, Scalar]]:
+    """A choice as cases of which exactly one holds wherever `path` does.
+
+    Those that clash with the path are left out. A table that is written as choices by equations,
+    one in the other, has two cases where an equation fails, and 2^n of them in all, of which a
+    path leaves one for each value.
+    """
     cases: list[tuple[Guards, Scalar]] = [(conditions, then)]
     for count, condition in enumerate(conditions):
         for piece in condition.negation():
             cases.append(((*conditions[:count], piece), other))
-    return cases
+    return [(guards, branch) for guards, branch in cases if not clash(guards, path)]
+
+
+def span_of(variable: str, extent: Size, path: Guards) -> Guards:
+    """``0 <= variable < extent``.
+
+    Raises Unreplayable where the path speaks of something else by that name: cases that clash with
+    it would be left out.
+    """
+    if any(variable in condition.symbols for condition in path):
+        raise Unreplayable(f"{variable} is bound twice")
+    return in_range(symbol(variable), extent)
 
 
 class Expansion:
@@ -116,7 +135,7 @@ class Expansion:
                     result = self._times(result, self.terms(arg, path))
                 return result
             case SumOver(variable, extent, body):
-                span = in_range(symbol(variable), extent)
+                span = span_of(variable, extent, path)
                 return [
                     term(t.coefficient, (variable, *t.variables), (*span, *t.guards), t.factors)
                     for t in _apart(self.terms(body, (*path, *span)), variable)
@@ -128,7 +147,7 @@ class Expansion:
             case If(conditions, then, other):
                 return [
                     term(t.coefficient, t.variables, (*guards, *t.guards), t.factors)
-                    for guards, branch in cases_of(conditions, then, other)
+                    for guards, branch in cases_of(conditions, then, other, path)
                     for t in self.terms(branch, (*path, *guards))
                 ]
             case Call() | MaxOver():
@@ -187,7 +206,7 @@ class Expansion:
             case Call("max", args):
                 return [choice for arg in args for choice in self._choices(arg, path)]
             case MaxOver(variable, extent, body):
-                span = in_range(symbol(variable), extent)
+                span = span_of(variable, extent, path)
                 return [
                     Choice((variable, *c.variables), (*span, *c.guards), c.body)
                     for c in self._choices(body, (*path, *span))
@@ -195,7 +214,7 @@ class Expansion:
             case If(conditions, then, other):
                 return [
                     Choice(c.variables, (*guards, *c.guards), c.body)
-                    for guards, branch in cases_of(conditions, then, other)
+                    for guards, branch in cases_of(conditions, then, other, path)
                     if not self._impossible((*path, *guards))
                     for c in self._choices(branch, (*path, *guards))
                 ]
