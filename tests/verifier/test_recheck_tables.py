@@ -16,16 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xflow.core.constraint import Constraint, Relation, at_least, equal, in_range, less
-from xflow.core.size import Size, symbols
+from xflow.core.size import Size, symbol, symbols
 from xflow.core.spec import ZERO, Element, Literal, MaxOver, Scalar, SumOver, evaluate, times, where
 from xflow.rewriting.rule import Rule
 from xflow.rewriting.store import default_directory, load_rules
+from xflow.verifier.prove import Proved, prove
 from xflow.verifier.recheck import check
 from xflow.verifier.recheck.check import recheck_rule
 from xflow.verifier.recheck.clashes import clash
 from xflow.verifier.recheck.elements import uses
 from xflow.verifier.recheck.expand import Expansion, cases_of
-from xflow.verifier.recheck.forms import Term, Unreplayable
+from xflow.verifier.recheck.forms import Read, Term, Unreplayable, term
+from xflow.verifier.recheck.replay import Replay
+from xflow.verifier.recheck.solver import Questions
+from xflow.verifier.recheck.tidy import Tidying
 from xflow.verifier.recheck.verdicts import Confirmed, NotConfirmed, Wrong
 
 Data = dict[str, Any]
@@ -154,6 +158,45 @@ def test_a_path_that_speaks_of_another_variable_of_that_name_leaves_nothing_out(
         list(uses(outer, _expansion()))
 
 
+# Elements at digits ------------------------------------------------------------------------------
+
+
+def _pieces(coefficient: int = 1, offset: int = 0) -> list[Term]:
+    """The terms of ``x[2*q] if r <= 0 else x[2*q + 1]``, and ``-x[2*q + r]``."""
+    q, r = symbols("q r")
+    return [
+        term(Fraction(1), (), [at_least(0, r)], [(Read("x", (2 * q,)), 1)]),
+        term(Fraction(coefficient), (), [at_least(r, 1)], [(Read("x", (2 * q + 1 + offset,)), 1)]),
+        term(Fraction(-1), (), (), [(Read("x", (2 * q + r,)), 1)]),
+    ]
+
+
+def _replay(remainders: int = 2) -> Replay:
+    questions = Questions(in_range(symbol("r"), remainders))
+    return Replay(questions, Tidying(questions))
+
+
+def _vanishes(terms: Sequence[Term], remainders: int = 2) -> bool:
+    return _replay(remainders).vanishes(terms, ())
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+def test_an_element_at_digits_is_one_of_those_at_remainders(order: Sequence[int]) -> None:
+    """Whichever of them comes first; and none of them may be missing, or be another."""
+    assert _vanishes([_pieces()[place] for place in order])
+    assert not _vanishes([_pieces(coefficient=2)[place] for place in order])
+    assert not _vanishes([_pieces(offset=1)[place] for place in order])
+    assert not _vanishes([_pieces()[place] for place in order], remainders=3)
+    for missing in range(3):
+        assert not _vanishes([_pieces()[place] for place in order if place != missing])
+    once = [_pieces()[place] for place in order]
+    for twice in once:
+        assert not _vanishes([*once, twice])
+        assert not _vanishes([twice, *once])
+        assert _replay()._by_pairs([twice, *once], ())  # of the same object, too
+        assert _replay()._by_pairs([*once, twice], ())
+
+
 # Minimal filtering -------------------------------------------------------------------------------
 
 
@@ -191,6 +234,20 @@ def _output(certificate: Data) -> Data:
 def test_minimal_filtering_is_confirmed(name: str) -> None:
     verdict = recheck_rule(*_stored(name), cases=2)
     assert isinstance(verdict, Confirmed), verdict
+
+
+def test_minimal_filtering_is_confirmed_from_right_to_left() -> None:
+    rule, _ = _stored(SMALL)
+    where = ("C >= 1", "W >= 1", "q >= 0")
+    rule = replace(rule, lhs=rule.rhs, rhs=rule.lhs, where=where, notes={}, limits=())
+    verdict = prove(rule, infer=False, both_ways=False)
+    assert isinstance(verdict, Proved), verdict
+    certificate = json.loads(json.dumps(verdict.certificate))
+    assert isinstance(recheck_rule(rule, certificate, cases=2), Confirmed)
+    part = _output(certificate)["left"][3]
+    assert "- p + 1," in part["of"][1]
+    part["of"][1] = part["of"][1].replace("- p + 1,", "- p + 2,")
+    assert isinstance(recheck_rule(rule, certificate, cases=2), NotConfirmed)
 
 
 def _wrong_coefficient(output: Data) -> None:

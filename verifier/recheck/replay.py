@@ -279,24 +279,41 @@ class Replay:
         return self._by_pairs(self._by_quotients(rest, path), path)
 
     def _by_pairs(self, terms: list[Term], path: Guards) -> list[Term]:
-        """The terms left when those whose factors are provably equal cancel."""
+        """The terms left when those whose factors are provably equal cancel.
+
+        Terms are moved to one before them. Those that are left are moved to any other:
+        ``[r <= 0] * x[2*q]`` is ``[r <= 0] * x[2*q + r]``, but ``x[2*q + r]`` without that guard
+        is not ``x[2*q]``.
+        """
         rest = list(terms)
         left: list[Term] = []
         while rest:
             first = rest.pop(0)
-            joined, weighted = list[Term](), [(first.coefficient, first.guards)]
-            for other in rest:
-                if _profile(other) != _profile(first):
-                    continue
-                moved = self._paired(other, first, path)
-                if moved is not None:
-                    joined.append(other)
-                    weighted.append((moved.coefficient, moved.guards))
-            if joined and self.cancels(weighted, path):
-                rest = [part for part in rest if part not in joined]
-            else:
+            unlike = self._without_like(first, rest, path)
+            if unlike is None:
                 left.append(first)
+            else:
+                rest = unlike
+        for place in range(len(left) - 1, 0, -1):
+            if place < len(left):
+                others = [*left[:place], *left[place + 1 :]]
+                unlike = self._without_like(left[place], others, path)
+                left = left if unlike is None else unlike
         return left
+
+    def _without_like(self, first: Term, others: list[Term], path: Guards) -> list[Term] | None:
+        """The other terms without those that can be moved to `first`; None if all do not cancel."""
+        joined, weighted = list[Term](), [(first.coefficient, first.guards)]
+        for other in others:
+            if _profile(other) != _profile(first):
+                continue
+            moved = self._paired(other, first, path)
+            if moved is not None:
+                joined.append(other)
+                weighted.append((moved.coefficient, moved.guards))
+        if joined and self.cancels(weighted, path):
+            return [part for part in others if part not in joined]
+        return None
 
     def _by_summands(self, terms: list[Term], path: Guards) -> list[Term]:
         """The terms left when sums vanish since at each place their summands together do."""
