@@ -14,8 +14,9 @@ from xflow.core.node import Leaf, Value, apply
 from xflow.core.registry import Array
 from xflow.core.size import Size, symbol
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.match import Match, NoMatch, find_matches
+from xflow.rewriting.match import Match, Matcher, NoMatch, find_matches, may_match
 from xflow.rewriting.rewrite import rewrite
+from xflow.rewriting.store import default_directory, load_rules
 from xflow.rewriting.text import parse_rules
 from xflow.rewriting.unify import solve
 
@@ -294,6 +295,39 @@ def test_equations_are_solved_from_each_other() -> None:
     assert solve([(p, 3), (p, 4)]) is None
     assert solve([(p * q, 6), (p, 2), (q // p, 1)]) == {"p": 2, "q": 3}
     assert solve([(p // q, 6), (p, 2), (q, 0)]) is None
+
+
+def test_symbols_of_the_graph_are_told_from_those_of_the_rule() -> None:
+    p, q = symbol("p"), symbol("q")
+    assert solve([(p, q), (q, 3 * p), (p + q, q + 3 * p)]) == {"p": q, "q": 3 * p}
+    assert solve([(p, q), (p, p)]) is None
+    assert solve([(2 * p, 4 * q), (p, 2 * q)]) == {"p": 2 * q}
+
+
+class _AnyType(Matcher):
+    """A matcher that takes any element type for any other, as those of rules are sorts."""
+
+    def is_of_sort(self, pattern: Value, target: Value) -> bool:
+        return True
+
+
+def test_whatever_matches_passes_the_quick_test() -> None:
+    instances = [rule.instance(rule.usable_ranks[0]) for rule in load_rules(default_directory())]
+    by_root: dict[object, list[Instance]] = {}
+    for each in instances:
+        by_root.setdefault(each.lhs[0].node.op, []).append(each)
+    found = rejected = 0
+    for same in by_root.values():
+        for pattern in same[:40]:
+            for other in same[:40]:
+                value = other.lhs[0]
+                matcher = _AnyType(pattern, Graph(other.lhs), no_constants)
+                if any(True for _ in matcher.value(pattern.lhs[0], value)):
+                    found += 1
+                    assert may_match(pattern.lhs[0], value), (pattern, other)
+                rejected += not may_match(pattern.lhs[0], value)
+    assert found > 2000
+    assert rejected > 5000
 
 
 MEAN = instance("""in x[N, n]

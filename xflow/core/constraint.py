@@ -176,6 +176,19 @@ def follows(condition: Constraint, known: Iterable[Constraint]) -> bool:
     )
 
 
+def follows_at(
+    condition: Constraint, values: Mapping[str, Size], known: Iterable[Constraint]
+) -> bool:
+    """Whether a condition, with symbols replaced, holds where each of the `known` ones does.
+
+    See `follows`. Raises ZeroDivisionError.
+    """
+    difference = substitute(condition.difference, values)
+    if isinstance(difference, int):
+        return difference >= 0 if condition.relation is Relation.AT_LEAST else difference == 0
+    return follows(Constraint(difference, condition.relation), known)
+
+
 def _is_natural(size: Size) -> bool:
     """Whether a size is a sum of products of symbols, and of quotients of such by numbers."""
     if not isinstance(size, Expr):

@@ -282,7 +282,8 @@ def apply(
         )
 
     if need is not None:  # an interned node would not report its requirements again
-        types()
+        known = types()
+        return _intern(op, tuple(inputs), given, lambda: known, elements).outputs
     return _intern(op, tuple(inputs), given, types, elements).outputs
 
 

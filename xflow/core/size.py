@@ -182,6 +182,15 @@ class Expr:
             )
         return self._symbols
 
+    @property
+    def name(self) -> str | None:
+        """The name of the symbol that it is; None where it is anything else."""
+        if len(self.terms) == 1:
+            monomial, coefficient = self.terms[0]
+            if coefficient == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol):
+                return monomial[0].name
+        return None
+
     def __lt__(self, other: Expr) -> bool:
         return str(self) < str(other)
 
@@ -423,7 +432,12 @@ def substitute(size: Size, values: Mapping[str, Size]) -> Size:
 
     Raises ZeroDivisionError where a denominator becomes 0.
     """
-    if isinstance(size, int) or size.symbols.isdisjoint(values):
+    if isinstance(size, int):
+        return size
+    name = size.name
+    if name is not None:  # most sizes of rules are single symbols
+        return values.get(name, size)
+    if size.symbols.isdisjoint(values):
         return size
     total: Size = 0
     for monomial, coefficient in size.terms:

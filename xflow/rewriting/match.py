@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from xflow.core.constraint import Constraint, follows, is_true
+from xflow.core.constraint import Constraint, follows_at, is_true
 from xflow.core.errors import ShapeError
 from xflow.core.fold import ConstantLookup, no_constants
 from xflow.core.graph import Graph, demands
@@ -107,6 +107,8 @@ def find_matches(
     if at is None:
         at = (value for node in graph.nodes for value in node.outputs)
     for target in at:
+        if not may_match(instance.lhs[0], target):
+            continue
         state = Matcher(instance, graph, constants)
         for roots in state.outputs((), target):
             found = state.finish(roots)
@@ -273,13 +275,18 @@ class Matcher:
 
     def element_type(self) -> str | None:
         """What ``REAL`` is in the graph, the same everywhere; None where the types do not fit."""
-        pairs = [*self.leaves.items()]
-        pairs += [(node.outputs[0], target) for node, target in self.data.items()]
+        types = set[str]()
+        for pattern, target in self.leaves.items():  # of their sorts, or they would not be bound
+            if pattern.type.dtype == REAL:
+                types.add(target.type.dtype)
+        pairs = [(node.outputs[0], target) for node, target in self.data.items()]
         for node, other in self.nodes.items():
             pairs += zip(node.outputs, other.outputs, strict=True)
-        if not all(self.is_of_sort(pattern, target) for pattern, target in pairs):
-            return None
-        types = {target.type.dtype for pattern, target in pairs if pattern.type.dtype == REAL}
+        for pattern, target in pairs:
+            if not self.is_of_sort(pattern, target):
+                return None
+            if pattern.type.dtype == REAL:
+                types.add(target.type.dtype)
         return next(iter(types), "FLOAT") if len(types) <= 1 else None
 
     def sequence(
@@ -356,8 +363,7 @@ class Matcher:
         """What is not as the rule says: conditions, requirements, interior shapes, constants."""
         try:
             for condition in (*self.instance.where, *self.instance.requirements):
-                there = condition.substitute(match.sizes)
-                if not follows(there, self.demanded()):
+                if not follows_at(condition, match.sizes, self.demanded()):
                     return NoMatch("it is not known whether {}, with {}", (condition, match.sizes))
             for node, other in () if self.instance.broadcast else self.nodes.items():
                 for mine, theirs in zip(node.types, other.types, strict=True):
@@ -416,6 +422,29 @@ def is_told(fact: Fact, value: Value | None) -> bool:
     return fact.relation == EXACT_SUMS and isinstance(op, Leaf) and op.exact_sums
 
 
+def may_match(pattern: Value, target: Value) -> bool:
+    """A quick test that rejects most values that a pattern does not match: by operators alone.
+
+    Nothing is bound, so that it takes a tenth of the time that matching takes.
+    """
+    node, other = pattern.node, target.node
+    if isinstance(node.op, Leaf):
+        return True
+    if node.constant and len(node.types) == 1 and node.op is not other.op:
+        return other.constant
+    if (
+        pattern.index != target.index
+        or not fits(node, other)
+        or len(node.inputs) != len(other.inputs)
+    ):
+        return False
+    if len(other.inputs) > 1 and (node.is_schematic or _is_turned(other)):
+        return all(
+            any(may_match(value, source) for source in other.inputs) for value in node.inputs
+        )
+    return all(map(may_match, node.inputs, other.inputs))
+
+
 def fits(pattern: Node, other: Node) -> bool:
     """Whether a node has the operator of the pattern, or one for which that stands."""
     if pattern.op is other.op:
@@ -453,8 +482,13 @@ def stand_ins(node: Node) -> tuple[StandIn, ...]:
     return found, replace(found, turned=True)
 
 
-def _orders(node: Node) -> Iterable[tuple[Value, ...]]:
+def _is_turned(node: Node) -> bool:
+    """Whether the inputs of a node are matched in any order."""
     assert isinstance(node.op, Operator)
-    if node.op.commutative and 2 <= len(node.inputs) <= MAX_PERMUTED:
+    return node.op.commutative and 2 <= len(node.inputs) <= MAX_PERMUTED
+
+
+def _orders(node: Node) -> Iterable[tuple[Value, ...]]:
+    if _is_turned(node):
         return dict.fromkeys(itertools.permutations(node.inputs))
     return (node.inputs,)

@@ -14,7 +14,7 @@ from xflow.core.registry import Attribute, Need, Operator
 from xflow.core.rounding import is_kept
 from xflow.core.sorts import BOOL, CODE, FLOATS, INT, REAL, integer_range
 from xflow.rewriting.instance import Instance
-from xflow.rewriting.match import Match, NoMatch, StandIn
+from xflow.rewriting.match import Match, NoMatch
 from xflow.rewriting.unify import instantiate
 
 
@@ -63,17 +63,20 @@ def build(
         need = Need()
         try:
             attributes: dict[str, Attribute] = {}
-            used = match.operators.get(node.op) or StandIn(node.op, node.attributes)
-            for name, attribute in used.attributes.items():
+            used = match.operators.get(node.op)
+            op, given = (node.op, node.attributes) if used is None else (used.op, used.attributes)
+            for name, attribute in given.items():
                 value = instantiate(attribute, match.sizes, match.reals, dtypes)
                 if value is None:
                     return NoMatch(f"the left side does not say what {attribute} is")
                 attributes[name] = value
-            inputs = used.order(tuple(made[source] for source in node.inputs))
+            inputs = tuple([made[source] for source in node.inputs])
+            if used is not None:
+                inputs = used.order(inputs)
             dtype = dtypes[node.types[0].dtype]
-            if not _has_numbers(used.op, dtype, attributes):
+            if not _has_numbers(op, dtype, attributes):
                 return NoMatch(f"there are no such numbers of type {dtype}")
-            outputs = apply(used.op, inputs, attributes, dtype=dtype, need=need)
+            outputs = apply(op, inputs, attributes, dtype=dtype, need=need)
         except ShapeError as error:
             return NoMatch(str(error))
         except ZeroDivisionError:
@@ -89,6 +92,8 @@ def build(
 def _has_numbers(op: Operator, dtype: str, attributes: Mapping[str, Attribute]) -> bool:
     """Whether real attributes are elements of a type; floats may round them, see `is_kept`."""
     reals = {name: value for name, value in attributes.items() if isinstance(value, Fraction)}
+    if not reals:
+        return True
     if dtype in FLOATS:
         return all(is_kept(value, op.stored(name, dtype), dtype) for name, value in reals.items())
     if any(value.denominator != 1 for value in reals.values()):

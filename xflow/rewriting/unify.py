@@ -27,19 +27,25 @@ _MARK = "'"
 def solve(equations: Iterable[Equation]) -> dict[str, Size] | None:
     """The values of all symbols on the left sides, or None where there is no single solution."""
     values: dict[str, Size] = {}
-    waiting: list[tuple[Size, Size, frozenset[str]]] = []
+    waiting: list[tuple[Expr, Size]] = []
     for pattern, target in equations:
         if isinstance(pattern, int):
             if pattern != target:
                 return None
         else:
-            waiting.append((pattern, _mark(target), free_symbols(pattern)))
+            waiting.append((pattern, target if isinstance(target, int) else _mark(target)))
     while waiting:
-        later: list[tuple[Size, Size, frozenset[str]]] = []
-        for pattern, target, names in waiting:
+        later: list[tuple[Expr, Size]] = []
+        for pattern, target in waiting:
+            name = pattern.name
+            if name is not None:  # as in most equations
+                if values.setdefault(name, target) != target:
+                    return None
+                continue
+            names = pattern.symbols
             unknown = [name for name in names if name not in values]
             if len(unknown) > 1:
-                later.append((pattern, target, names))
+                later.append((pattern, target))
                 continue
             try:
                 known = substitute(pattern, {n: values[n] for n in names if n in values})
@@ -51,7 +57,7 @@ def solve(equations: Iterable[Equation]) -> dict[str, Size] | None:
                 continue
             linear = coefficient_of(known, unknown[0])
             if linear is None or linear[0] == 0:
-                later.append((pattern, target, names))
+                later.append((pattern, target))
                 continue
             whole, rest = divide(target - linear[1], linear[0])
             if rest != 0:
@@ -60,18 +66,16 @@ def solve(equations: Iterable[Equation]) -> dict[str, Size] | None:
         if len(later) == len(waiting):
             return None
         waiting = later
-    return {name: _unmark(value) for name, value in values.items()}
+    return {
+        name: value if isinstance(value, int) else _unmark(value) for name, value in values.items()
+    }
 
 
-def _mark(size: Size) -> Size:
-    if isinstance(size, int):
-        return size
+def _mark(size: Expr) -> Size:
     return substitute(size, {name: symbol(_MARK + name) for name in free_symbols(size)})
 
 
-def _unmark(size: Size) -> Size:
-    if isinstance(size, int):
-        return size
+def _unmark(size: Expr) -> Size:
     names = {name: symbol(name.removeprefix(_MARK)) for name in free_symbols(size)}
     return substitute(size, names)
 
