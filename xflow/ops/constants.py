@@ -30,7 +30,7 @@ from xflow.core.registry import (
 )
 from xflow.core.size import Size
 from xflow.core.sorts import BOOL, SORTS
-from xflow.core.spec import ONE, ZERO, Element, Index, Literal, call, where
+from xflow.core.spec import ONE, ZERO, Element, Index, Literal, call, scalar, where
 from xflow.core.spec import Scalar as Expression
 
 
@@ -199,8 +199,8 @@ class Vector(Constant):
         index: Index,
     ) -> Expression:
         result: Expression = ZERO
-        for place, value in enumerate(integers(attributes, "values")):
-            result = where((equal(index[0], place),), Literal(Fraction(value)), result)
+        for place, value in enumerate(sizes(attributes, "values")):
+            result = where((equal(index[0], place),), scalar(value), result)
         return result
 
     def numpy(self, arrays: Sequence[Array], attributes: Attributes) -> list[Array]:
