@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +149,27 @@ def test_what_the_assumption_is_about() -> None:
         lost.append(error[0, 0, 0].max() > 0.1 * np.abs(expected[0, 0, 0]).max())
     # Of two results, each is computed from the elements of its window alone.
     assert sorted(lost) == [False, True]
+
+
+def test_the_schema_of_reports_knows_every_level() -> None:
+    """Wherever it lists levels of assumptions, with none of them or without."""
+    lists: list[list[str]] = []
+
+    def look(part: object) -> None:
+        if isinstance(part, dict):
+            values = part.get("enum")
+            if isinstance(values, list) and Assumption.MODERATE.option in values:
+                lists.append(values)
+            for each in part.values():
+                look(each)
+        elif isinstance(part, list):
+            for each in part:
+                look(each)
+
+    look(json.loads((files("xflow") / "report.schema.json").read_text(encoding="utf-8")))
+    every = [level.option for level in Assumption]
+    assert len(lists) == 3
+    assert all(each in (every, every[1:]) for each in lists)
 
 
 def test_it_is_made_said_and_repeated(tmp_path: Path) -> None:
