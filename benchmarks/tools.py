@@ -32,6 +32,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 
 NORMWISE = f"{XFLOW} --assume normwise"
 """xflow where errors of rounding may count against the largest elements."""
+OPTIONS = {**VARIANTS, NORMWISE: ("--assume", "normwise")}
+"""The options of each form of xflow that has some."""
 BUSY = f"{XFLOW}, one core busy"
 """xflow while another process keeps one core busy."""
 AGAIN = f"{XFLOW}, again"
@@ -123,8 +125,7 @@ def optimize(
     command = [sys.executable, "-m", "xflow", "optimize", str(source), str(target), "--quiet"]
     command += ["--budget", str(options.budget), "--threads", str(options.threads)]
     command += ["--provider", options.provider, "--report", str(report), "--seed", "0"]
-    command += ["--assume", "normwise"] if variant == NORMWISE else VARIANTS.get(variant, ())
-    command += at(shapes)
+    command += [*OPTIONS.get(variant, ()), *at(shapes)]
     command += [part for each in settings for part in at(each)]
     command += [part for path in inputs for part in ("--inputs", str(path))]
     around: Mapping[str, AbstractContextManager[None]] = {

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -160,7 +160,7 @@ def _row(algorithm: Algorithm, k: int, products: Sequence[str]) -> str:
     return total
 
 
-def _monic(roots: Iterator[Fraction] | Sequence[Fraction]) -> list[Fraction]:
+def _monic(roots: Iterable[Fraction]) -> list[Fraction]:
     """The coefficients of the product of ``x - root``, from the constant one on."""
     made = [Fraction(1)]
     for root in roots:

@@ -167,13 +167,8 @@ def _derive_all(
     own = {result.family: result for result in results}
     order = [family.name for family in every]
     complete(desk, {"sets": sort_out(own, others, order, desk)}, _nothing)
-    rules = [item.rule for result in results for item in result.kept if not item.rule.is_apart]
-    rules += [
-        rule
-        for family in others.values()
-        for rule in family
-        if rule.is_searched and not rule.is_apart
-    ]
+    rules = [item.rule for result in results for item in result.kept if item.rule.explains]
+    rules += [rule for family in others.values() for rule in family if rule.explains]
     if BASE not in own and BASE not in others:
         rules += [item.rule for item in made[BASE].kept]
     mine = {name: jobs[name] for name in own}

@@ -34,7 +34,7 @@ def sort_out(
     for family in order:
         derivation = derivations.get(family)
         if derivation is None:
-            known += [rule for rule in others.get(family, ()) if _is_known(rule)]
+            known += [rule for rule in others.get(family, ()) if rule.explains]
             continue
         apart = [item for item in derivation.kept if item.rule.is_apart]
         derivation.kept = [item for item in derivation.kept if not item.rule.is_apart]
@@ -57,11 +57,6 @@ def sort_out(
         derivation.counts["shortcuts"] = len(apart) + sum(bool(item.follows) for item in kept)
         known += [item.rule for item in kept]
         yield True
-
-
-def _is_known(rule: Rule) -> bool:
-    """Whether other rules may follow from a rule."""
-    return rule.is_searched and not rule.is_apart
 
 
 def sources_of(number: int, found: Mapping[int, Consequence]) -> Iterator[int]:

@@ -12,6 +12,7 @@ from xflow.core.errors import RuleFileError
 from xflow.core.expressions import expression
 from xflow.generator.database.grouping import MISSING, Column, Reading, Slots, slots_of
 from xflow.ops import operator
+from xflow.rewriting.abbreviations import abbreviated
 from xflow.rewriting.cases import NAME, Case, written
 from xflow.rewriting.rule import KEYS, Rule
 from xflow.rewriting.text import parse_rules
@@ -184,7 +185,7 @@ def stanza_text(name: str, template: Template, labels: Sequence[str], rules: Seq
         own = {**dict(rule.lines()), **rule.notes}
         cases.append(Case(label, values, {key: own[key] for key in own if key not in shared}))
     if "from" in shared and "to" in shared:
-        shared = dict(Rule.with_abbreviations(shared))
+        shared = abbreviated(shared)
     text = written(name, shared, cases)
     try:
         read_back = parse_rules(text, checked=False)

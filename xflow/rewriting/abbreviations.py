@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xflow.core.errors import RuleFileError
 from xflow.core.expressions import LENGTH, expression
@@ -47,9 +47,7 @@ def spelled_out(stanza: Mapping[str, str], names: Sequence[str]) -> dict[str, st
     for key in ("from", "to") if terms else ():
         tree = expression(made.get(key, ""))
         _length(tree, lengths)
-        tree = _Insert(terms).visit(tree)
-        parts = tree.elts if isinstance(tree, ast.Tuple) else [tree]
-        made[key] = ", ".join(map(ast.unparse, parts))
+        made[key] = ", ".join(map(ast.unparse, roots_of(_Insert(terms).visit(tree))))
     return made
 
 
@@ -77,25 +75,17 @@ class _Insert(ast.NodeTransformer):
         return node
 
 
-def abbreviated(sides: Sequence[str], taken: Sequence[str]) -> tuple[str, list[str]]:
-    """The line `let` for sides, and what they are with it: nothing, and as they are, if short.
+def abbreviated(lines: Mapping[str, str]) -> dict[str, str]:
+    """The lines of a stanza, with a line `let` before its sides if these are long.
 
-    A term gets a name where several others use it. `taken` are names that it must not get.
+    A term gets a name where several others use it.
     """
-    trees = [expression(side) for side in sides]
-    if max(side.count("(") for side in sides) < LONG:
-        return "", [*sides]
-    users: dict[str, int] = {}
-
-    def count(tree: ast.AST) -> None:
-        text = ast.unparse(tree)
-        users[text] = users.get(text, 0) + 1
-        if users[text] == 1:
-            for part in _arguments(tree):
-                count(part)
-
-    for tree in trees:
-        count(tree)
+    sides = {key: lines[key] for key in ("from", "to")}
+    if max(side.count("(") for side in sides.values()) < LONG:
+        return dict(lines)
+    roots = {key: roots_of(expression(side)) for key, side in sides.items()}
+    repeated = {*repeated_calls([root for each in roots.values() for root in each])}
+    taken = {*re.findall(r"\w+", " ".join(lines.values()))}
     terms: dict[str, str] = {}
     names: dict[str, str] = {}
 
@@ -104,15 +94,13 @@ def abbreviated(sides: Sequence[str], taken: Sequence[str]) -> tuple[str, list[s
         if text in names:
             return ast.Name(names[text])
         match tree:
-            case ast.Call(func=func, args=args, keywords=keywords):
-                made: ast.expr = ast.Call(func, [written(arg) for arg in args], keywords)
             case ast.Subscript(value=value, slice=index):
-                made = ast.Subscript(written(value), index)
-            case ast.Tuple(elts=parts):
-                made = ast.Tuple([written(part) for part in parts])
+                return ast.Subscript(written(value), index)
+            case ast.Call(func=func, args=args, keywords=keywords):
+                made = ast.Call(func, [written(arg) for arg in args], keywords)
             case _:
                 return tree
-        if users[text] < 2 or not isinstance(tree, ast.Call):
+        if text not in repeated:
             return made
         number = len(names) + 1
         while (name := f"t{number}") in taken or name in terms:
@@ -121,20 +109,35 @@ def abbreviated(sides: Sequence[str], taken: Sequence[str]) -> tuple[str, list[s
         terms[name] = ast.unparse(made)
         return ast.Name(name)
 
-    short = []
-    for tree in trees:
-        made = written(tree)
-        parts = made.elts if isinstance(made, ast.Tuple) else [made]
-        short.append(", ".join(map(ast.unparse, parts)))
-    return "; ".join(f"{name} = {term}" for name, term in terms.items()), short
+    short = {
+        key: ", ".join(ast.unparse(written(root)) for root in each) for key, each in roots.items()
+    }
+    let = {LET: "; ".join(f"{name} = {term}" for name, term in terms.items())} if terms else {}
+    made: dict[str, str] = {}
+    for key, text in lines.items():
+        made |= (let if key == "from" else {}) | {key: short.get(key, text)}
+    return made
 
 
-def _arguments(tree: ast.AST) -> Sequence[ast.AST]:
-    match tree:
-        case ast.Call(args=args):
-            return args
-        case ast.Subscript(value=value):
-            return [value]
-        case ast.Tuple(elts=parts):
-            return parts
-    return ()
+def roots_of(tree: ast.expr) -> list[ast.expr]:
+    """The outputs of a side of a rule."""
+    return tree.elts if isinstance(tree, ast.Tuple) else [tree]
+
+
+def repeated_calls(roots: Iterable[ast.expr]) -> list[str]:
+    """The calls that occur several times; not those that only do inside of such ones."""
+    counts: dict[str, int] = {}
+
+    def count(tree: ast.expr) -> None:
+        if isinstance(tree, ast.Call):
+            text = ast.unparse(tree)
+            counts[text] = counts.get(text, 0) + 1
+            if counts[text] == 1:
+                for source in tree.args:
+                    count(source)
+        elif isinstance(tree, ast.Subscript):
+            count(tree.value)
+
+    for root in roots:
+        count(root)
+    return [text for text, times in counts.items() if times > 1]

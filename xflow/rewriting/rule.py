@@ -169,8 +169,8 @@ class Rule:
     @cached_property
     def statement(self) -> str:
         """What it says, as a stanza without its name and notes, which say nothing of its sides."""
-        lines = self.with_abbreviations(dict(self.lines()))
-        return "\n".join(("rule rule", *starmap(_line, lines), ""))
+        lines = abbreviated(dict(self.lines()))
+        return "\n".join(("rule rule", *starmap(_line, lines.items()), ""))
 
     @property
     def is_base(self) -> bool:
@@ -186,6 +186,11 @@ class Rule:
     def is_apart(self) -> bool:
         """Whether it is for the search alone: derivations of other rules do without it."""
         return self.notes.get("set") == SEARCH
+
+    @property
+    def explains(self) -> bool:
+        """Whether others of the search may follow from it."""
+        return self.is_searched and not self.is_apart
 
     @property
     def origin(self) -> str:
@@ -240,21 +245,9 @@ class Rule:
         if self.limits:
             yield "limits", " ".join(self.limits)
 
-    @staticmethod
-    def with_abbreviations(lines: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """The lines of a stanza, long sides abbreviated, see `xflow.rewriting.abbreviations`."""
-        taken = re.findall(r"\w+", " ".join(lines.values()))
-        terms, (left, right) = abbreviated((lines["from"], lines["to"]), taken)
-        short = {**lines, "from": left, "to": right}
-        for key in lines:
-            if key == "from" and terms:
-                yield LET, terms
-            yield key, short[key]
-
     def __str__(self) -> str:
         lines = [f"rule {self.name}"]
-        said = dict(self.lines())
-        for key, text in (*self.with_abbreviations(said), *self.notes.items()):
+        for key, text in (*abbreviated(dict(self.lines())).items(), *self.notes.items()):
             lines += spelled(key, text)
         return "\n".join(lines) + "\n"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from itertools import zip_longest
 
+from xflow.rewriting.abbreviations import repeated_calls, roots_of
+
 WIDTH = 80
 
 
@@ -28,32 +30,12 @@ def draw_sides(lhs: str, rhs: str) -> str:
 def draw(text: str) -> list[str]:
     """One side of a rule as lines."""
     tree = ast.parse(text, mode="eval").body
-    roots = tree.elts if isinstance(tree, ast.Tuple) else [tree]
-    shared = _shared(roots)
+    roots = roots_of(tree)
+    shared = {text: number for number, text in enumerate(repeated_calls(roots), 1)}
     lines: list[str] = []
     for root in roots:
         lines += _lines(root, shared, set())
     return lines
-
-
-def _shared(roots: list[ast.expr]) -> dict[str, int]:
-    """Numbers for the calls that occur several times; those inside of such ones have none."""
-    counts: dict[str, int] = {}
-
-    def count(tree: ast.expr) -> None:
-        if isinstance(tree, ast.Call):
-            text = ast.unparse(tree)
-            counts[text] = counts.get(text, 0) + 1
-            if counts[text] == 1:
-                for source in tree.args:
-                    count(source)
-        elif isinstance(tree, ast.Subscript):
-            count(tree.value)
-
-    for root in roots:
-        count(root)
-    repeated = [text for text, times in counts.items() if times > 1]
-    return {text: number for number, text in enumerate(repeated, 1)}
 
 
 def _lines(tree: ast.expr, shared: dict[str, int], drawn: set[str]) -> list[str]:
