@@ -85,6 +85,9 @@ class Places:
         self._origins: dict[Value, tuple[str, ...]] = {}
         self._contexts: dict[Graph, dict[Value, Observed]] = {}
         self._observing: dict[tuple[Node, Observed], bool] = {}
+        self._coded: tuple[Graph | None, bool] = (None, False)
+        """Whether the graph that was asked for last has codes."""
+        self._seldom: dict[tuple[Graph, Observed], bool] = {}
 
     def allows(self, forbidden: Observed, values: Iterable[Value], graph: Graph) -> bool:
         """Whether nothing of what is forbidden is sensitive to these values of a graph."""
@@ -105,7 +108,7 @@ class Places:
         `after` is what its results become. In words, see `xflow.analysis.on_codes`.
         """
         made = tuple(walk(after, {*match.bindings.values()}))
-        if not self._border.has_codes((*made, *graph.nodes)):
+        if not (any(map(is_conversion, made)) or self._has_codes(graph)):
             return ""
         before = self.on_codes(graph)
         read = {value for node in made for value in node.inputs} | {*after}
@@ -120,6 +123,12 @@ class Places:
         replaced = dict(zip(match.roots, after, strict=True))
         new = Graph(rebuild_all(graph.outputs, replaced, moved))
         return anew(before, OnCodes(new, self.ranges, self._border, self._origins), moved)
+
+    def _has_codes(self, graph: Graph) -> bool:
+        """Whether there are codes in a graph, or at its border; kept for the last one."""
+        if self._coded[0] is not graph:
+            self._coded = graph, self._border.has_codes(graph.nodes)
+        return self._coded[1]
 
     def on_codes(self, graph: Graph) -> OnCodes:
         """What the runtime may compute on codes in a graph."""
@@ -136,14 +145,21 @@ class Places:
         """Whether anything in a graph, or behind its outputs, is sensitive in that way."""
         if any(outside & what for outside in self._outside):
             return True
-        known = self._observing
-        for node in graph.nodes:
-            key = node, what
-            if key not in known:
-                known[key] = observes(node, what)
-            if known[key]:
-                return True
-        return False
+        found = self._seldom.get((graph, what))
+        if found is None:
+            if len(self._seldom) >= KEPT:
+                self._seldom.clear()
+            found = self._seldom[graph, what] = any(
+                self._observes(node, what) for node in graph.nodes
+            )
+        return found
+
+    def _observes(self, node: Node, what: Observed) -> bool:
+        key = node, what
+        known = self._observing.get(key)
+        if known is None:
+            known = self._observing[key] = observes(node, what)
+        return known
 
     def forbidden(self, instance: Instance, match: Match, after: Sequence[Value]) -> Observed | str:
         """What must not be sensitive to the results of a rule at `match`; or why it does not apply.
