@@ -85,6 +85,7 @@ class RuleIndex:
         self.roots = frozenset(self._waiting)
         """The names of the operators at the roots of the rules."""
 
+    @without_collector
     def _begin(self) -> None:
         """Forget what was read."""
         self._waiting: dict[str, list[Rule]] = {}

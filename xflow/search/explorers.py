@@ -18,6 +18,7 @@ from xflow.core.deadline import Deadline
 from xflow.core.fold import ConstantLookup, with_expressions
 from xflow.core.graph import Graph
 from xflow.core.node import Leaf, TensorType, Value, leaf
+from xflow.core.pause_gc import without_collector
 from xflow.core.registry import Array
 from xflow.cost import CostModel, Layouts, Use
 from xflow.cost.target import Layout
@@ -299,6 +300,7 @@ class _Shared:
     doubt: bool
     """Whether the estimate may be wrong, since measurements decide."""
 
+    @without_collector
     def explore(
         self,
         graph: Graph,
@@ -314,7 +316,8 @@ class _Shared:
         """Explore a region's graph with its share; see `Explorer` for the others.
 
         Rules that have not been read yet are read before: the first region, which is the heaviest,
-        would spend its time on them.
+        would spend its time on them. The collector waits until the explorer is gone: it would walk
+        all that this holds, and again what is left.
         """
         self.index.read(graph)
         limits = share.limits(self.context.policy)

@@ -6,6 +6,7 @@ starts them before it loads its model.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import tempfile
@@ -131,6 +132,7 @@ def _begin(folder: Path) -> None:
     index = RuleIndex(pickle.loads((folder / RULES).read_bytes()))
     index.read_at(product(sorted(index.roots), RANKS))
     _rules[:] = [index]
+    gc.freeze()  # they stay: the collector need not walk them again and again
     (folder / f"{os.getpid()}{READY}").touch()
 
 
