@@ -142,11 +142,6 @@ class View:
         edge = [each for each in self.nodes[1:] if each not in shown and each.inputs]
         self.tangled = any(_is_made_of(each, numbers) for each in edge)
 
-    @property
-    def read(self) -> frozenset[Operator]:
-        """The operators that the node reads."""
-        return operators_of(below(self.nodes[:1]))
-
     def moved(self, steps: Iterable[Step], other: View) -> tuple[Step, ...]:
         """The steps of another node with the same key, moved to this node."""
         new = dict(zip(other.nodes, self.nodes, strict=True))
@@ -168,14 +163,23 @@ def _is_made_of(node: Node, others: Container[Node]) -> bool:
     return True
 
 
+class _Suiting(NamedTuple):
+    """The rules whose operators are there, at nodes of one operator that read the same ones."""
+
+    near: list[Entry]
+    """Those of a single output of which a `View` shows the whole left side."""
+    deep: list[Entry]
+    """The others of a single output."""
+    several: list[Entry]
+    """Those of several outputs."""
+
+
 class _Seen(NamedTuple):
     """The results for the first node with a view's key."""
 
     view: View
     steps: tuple[Step, ...]
     """Those of rules that see no further."""
-    deep: list[Entry]
-    """The other rules that have the operators that the node reads."""
 
 
 def _moved(step: Step, new: dict[Node, Node]) -> Step:
@@ -254,6 +258,8 @@ class Steps:
         self._of: dict[Node, tuple[Candidate, ...]] = {}
         self._of_one: dict[tuple[str, Node], tuple[Candidate, ...]] = {}
         self._named: dict[tuple[Operator, int], dict[str, tuple[list[Entry], list[Entry]]]] = {}
+        self._suiting: dict[object, _Suiting] = {}
+        self._amounts: dict[Node, Size] = {}
         self._seen: dict[object, _Seen] = {}
         self._numbers: dict[object, int] = {}
         self._names: dict[Node, int] = {}
@@ -304,7 +310,8 @@ class Steps:
                 if single:
                     yield from self._candidates_by(rule, node, graph, single)
                 if several:
-                    yield from map(Candidate, self._matches(node, graph, several, present))
+                    suiting = [each for each in several if _suits_at(each, node)]
+                    yield from map(Candidate, self._matches(node, graph, suiting, present))
 
     def _candidates_by(
         self, rule: str, node: Node, graph: Graph, entries: Sequence[Entry]
@@ -315,7 +322,8 @@ class Steps:
             return [each for each in known if each.step.rule == rule]
         found = self._of_one.get((rule, node))
         if found is None:
-            made = self._matches(node, graph, entries)
+            suiting = [each for each in entries if _suits_at(each, node)]
+            made = self._matches(node, graph, suiting)
             found = self._of_one[rule, node] = tuple(map(Candidate, made))
         return found
 
@@ -336,7 +344,7 @@ class Steps:
     def _several(self, node: Node, graph: Graph, present: Counter[object]) -> Iterator[Candidate]:
         """Those by rules of several outputs, the first of which `node` gives."""
         if isinstance(node.op, Operator):
-            entries = self.rules.several(node.op, len(node.types[0].shape))
+            entries = self._suiting_at(node, node.op).several
             yield from map(Candidate, self._matches(node, graph, entries, present))
 
     def candidates_at(self, node: Node, graph: Graph) -> tuple[Candidate, ...]:
@@ -347,17 +355,30 @@ class Steps:
         if found is None:
             view = View(node)
             seen = None if view.tangled else self._seen.get(view.key)
+            suiting = self._suiting_at(node, node.op)
             if seen is None:
-                entries = list(self.rules.single(node.op, len(node.types[0].shape)))
-                near = tuple(self._matches(node, graph, [e for e in entries if not e.deep]))
-                read = view.read
-                deep = [e for e in entries if e.deep and e.needs[0] <= read]
+                near = tuple(self._matches(node, graph, suiting.near))
                 if not view.tangled:
-                    self._seen[view.key] = _Seen(view, near, deep)
+                    self._seen[view.key] = _Seen(view, near)
             else:
-                near, deep = view.moved(seen.steps, seen.view), seen.deep
-            made = (*near, *self._matches(node, graph, deep))
+                near = view.moved(seen.steps, seen.view)
+            made = (*near, *self._matches(node, graph, suiting.deep))
             found = self._of[node] = tuple(map(Candidate, made))
+        return found
+
+    def _suiting_at(self, node: Node, op: Operator) -> _Suiting:
+        """The rules whose operators are there at a node of this operator."""
+        below, read, deeper = _operators_below(node)
+        place = op, len(node.types[0].shape), below, read, deeper
+        found = self._suiting.get(place)
+        if found is None:
+            found = self._suiting[place] = _Suiting([], [], [])
+            for entry in self.rules.single(*place[:2]):
+                if entry.needs[0] <= (below if entry.deep else read) and entry.needs[1] <= deeper:
+                    (found.deep if entry.deep else found.near).append(entry)
+            for entry in self.rules.several(*place[:2]):
+                if entry.needs[0] <= read and entry.needs[1] <= deeper:
+                    found.several.append(entry)
         return found
 
     def admitted(self, candidate: Candidate, graph: Graph) -> Step | None:
@@ -480,17 +501,14 @@ class Steps:
         present: Counter[object] | None = None,
     ) -> Iterator[Step]:
         """The applications of rules at `node`, but for rules with a root not `present`."""
-        sources = [value.node for value in node.inputs]
-        read = operators_of(sources)
-        deeper = operators_of(value.node for source in sources for value in source.inputs)
         for entry in entries:
-            if not (entry.needs[0] <= read and entry.needs[1] <= deeper):
-                continue
             instance = entry.instance
             refused = entry.refused_normwise if self._normwise else entry.refused
             if refused >= EVERYWHERE:
                 continue
-            if present is not None and not entry.roots <= present:
+            if present is not None and any(
+                present[op] < count for op, count in entry.roots.items()
+            ):
                 continue
             index = instance.lhs[0].index
             if index >= len(node.outputs):
@@ -518,12 +536,22 @@ class Steps:
                     expands=entry.grows and more > 0,
                     renames=entry.renames or (entry.grows and more == 0),
                     shrinks=more < 0,
-                    lightens=_work(after.nodes) < LIGHTER * _work(match.nodes),
+                    lightens=self._work(after.nodes) < LIGHTER * self._work(match.nodes),
                     fills=bool(instance.free_symbols),
                     moves=entry.moves,
                     instance=instance,
                     cancels=entry.cancels,
                 )
+
+    def _work(self, nodes: Iterable[Node]) -> int:
+        """What nodes compute and move at `UNKNOWN_SIZE`; each is looked at once."""
+        total: Size = 0
+        for node in nodes:
+            amount = self._amounts.get(node)
+            if amount is None:
+                amount = self._amounts[node] = _amount(node)
+            total += amount
+        return with_all(total, UNKNOWN_SIZE)
 
 
 def replaced(graph: Graph, step: Step) -> tuple[Graph, dict[Node, Node]]:
@@ -551,16 +579,29 @@ def _computed(nodes: Iterable[Node]) -> int:
     return sum(not node.constant for node in nodes)
 
 
-def _work(nodes: Iterable[Node]) -> int:
-    """The operations of nodes that do not depend on constants alone, and the elements they move."""
-    total: Size = 0
-    for node in nodes:
-        if isinstance(node.op, Operator) and not node.constant:
-            read = [value.shape for value in node.inputs]
-            given = [kind.shape for kind in node.types]
-            total += node.op.flops(read, node.attributes, given)
-            total += sum((product(shape) for shape in (*read, *given)), start=0)
-    return with_all(total, UNKNOWN_SIZE)
+def _amount(node: Node) -> Size:
+    """The operations of a node and the elements it moves; 0 if it depends on constants alone."""
+    if not isinstance(node.op, Operator) or node.constant:
+        return 0
+    read = [value.shape for value in node.inputs]
+    given = [kind.shape for kind in node.types]
+    moved = sum((product(shape) for shape in (*read, *given)), start=0)
+    return node.op.flops(read, node.attributes, given) + moved
+
+
+def _suits_at(entry: Entry, node: Node) -> bool:
+    """Whether the operators of a rule's left side are there at a node."""
+    _, read, deeper = _operators_below(node)
+    return entry.needs[0] <= read and entry.needs[1] <= deeper
+
+
+def _operators_below(
+    node: Node,
+) -> tuple[frozenset[Operator], frozenset[Operator], frozenset[Operator]]:
+    """The operators that a node reads, without those of constants and with, and what they read."""
+    sources = [value.node for value in node.inputs]
+    deeper = [value.node for source in sources for value in source.inputs]
+    return operators_of(below([node])), operators_of(sources), operators_of(deeper)
 
 
 def _touched(match: Match) -> tuple[Value, ...]:
