@@ -21,7 +21,7 @@ class Graph:
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
         """Every node, leaves included, inputs before users."""
-        return tuple(walk(self.outputs))
+        return in_order(self.outputs)
 
     @cached_property
     def leaves(self) -> tuple[Value, ...]:
@@ -75,6 +75,28 @@ def _has_form(node: Node) -> bool:
     if not node.constant:
         return node.op.has_form(node.attributes)
     return bool(node.inputs) or is_concrete(node.attributes)
+
+
+def in_order(values: Sequence[Value]) -> tuple[Node, ...]:
+    """All nodes that `values` depend on, as `walk` gives them; faster where all are wanted."""
+    found: list[Node] = []
+    done: set[Node] = set()
+    opened: set[Node] = set()
+    stack = [value.node for value in reversed(values)]
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
+        elif node in opened or not node.inputs:
+            done.add(node)
+            found.append(node)
+            stack.pop()
+        else:
+            opened.add(node)
+            for value in reversed(node.inputs):
+                if value.node not in done:
+                    stack.append(value.node)
+    return tuple(found)
 
 
 def walk(values: Iterable[Value], cut: Container[Value] = ()) -> Iterator[Node]:

@@ -193,8 +193,10 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
     usable = instance.is_determined or instance.is_fillable
     if not isinstance(root.op, Operator) or not usable:
         return None
-    left, right = _operators(instance.lhs), _operators(instance.rhs)
-    if refused_types(rule, instance, normwise=True) >= EVERYWHERE:
+    left, right = _operators(instance.lhs_nodes), _operators(instance.rhs_nodes)
+    refused = refused_types(rule, instance)
+    refused_normwise = refused_types(rule, instance, normwise=True)
+    if refused_normwise >= EVERYWHERE:
         return None
     pointwise = _is_pointwise(left, right)
     grows = pointwise and len(right) > len(left)
@@ -210,11 +212,11 @@ def _entry(rule: Rule, rank: int) -> Entry | None:
     return Entry(
         rule.name,
         instance,
-        refused_types(rule, instance),
-        refused_types(rule, instance, normwise=True),
+        refused,
+        refused_normwise,
         (operators_of(read), operators_of(below(read))),
         grows,
-        _depth(instance.lhs) > VIEWED,
+        _depth(instance.lhs_nodes, instance.lhs) > VIEWED,
         expands,
         hazard_of(rule),
         Counter(op for node in roots for op in operators_of([node])),
@@ -250,7 +252,7 @@ def refused_types(rule: Rule, instance: Instance, *, normwise: bool = False) -> 
 
 def adds_operators(instance: Instance) -> bool:
     """Whether it puts more elementwise operators in the place of elementwise ones."""
-    left, right = _operators(instance.lhs), _operators(instance.rhs)
+    left, right = _operators(instance.lhs_nodes), _operators(instance.rhs_nodes)
     return len(right) > len(left) and _is_pointwise(left, right)
 
 
@@ -260,17 +262,17 @@ def _is_pointwise(left: Iterable[Operator], right: Iterable[Operator]) -> bool:
 
 def narrows(instance: Instance) -> bool:
     """Whether it brings in an operator whose kernel overflows before what it replaces, in fp16."""
-    return _narrows(_operators(instance.lhs), _operators(instance.rhs))
+    return _narrows(_operators(instance.lhs_nodes), _operators(instance.rhs_nodes))
 
 
 def _narrows(left: Iterable[Operator], right: Iterable[Operator]) -> bool:
     return any(op.narrow for op in right) and not any(op.narrow for op in left)
 
 
-def _depth(values: Iterable[Value]) -> int:
-    """The most operators on a way down from `values`; constants are none."""
+def _depth(nodes: Iterable[Node], values: Iterable[Value]) -> int:
+    """The most operators on a way down from `values` through `nodes`; constants are none."""
     depths: dict[Node, int] = {}
-    for node in walk(values):
+    for node in nodes:
         inner = max((depths[value.node] for value in node.inputs), default=0)
         depths[node] = 0 if node.constant or isinstance(node.op, Leaf) else inner + 1
     return max((depths[value.node] for value in values), default=0)
@@ -304,6 +306,6 @@ def _readers(values: Iterable[Value], source: Node) -> set[Node]:
     return found - {source}
 
 
-def _operators(values: Iterable[Value]) -> list[Operator]:
+def _operators(nodes: Iterable[Node]) -> list[Operator]:
     """The operators of one side of a rule, those left out that depend on constants alone."""
-    return [node.op for node in walk(values) if isinstance(node.op, Operator) and not node.constant]
+    return [node.op for node in nodes if isinstance(node.op, Operator) and not node.constant]

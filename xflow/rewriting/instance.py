@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from xflow.core.constraint import Constraint
-from xflow.core.graph import requirements, walk
+from xflow.core.graph import in_order, requirements, walk
 from xflow.core.node import Leaf, Node, Value
 from xflow.core.registry import RealSymbol
 from xflow.core.size import free_symbols, symbol
@@ -44,15 +44,15 @@ class Instance:
     @cached_property
     def free_symbols(self) -> frozenset[str]:
         """Names of size symbols that occur in the right side's attributes but nowhere left."""
-        known = attribute_symbols(self.lhs).union(
-            *(free_symbols(size) for leaf in leaves_of(self.lhs) for size in leaf.shape)
+        known = _symbols_in(self.lhs_nodes).union(
+            *(free_symbols(size) for leaf in self._leaves[0] for size in leaf.shape)
         )
-        return attribute_symbols(self.rhs) - known
+        return _symbols_in(self.rhs_nodes) - known
 
     @cached_property
     def is_schematic(self) -> bool:
         """Whether it speaks of any operator with some property."""
-        return any(node.is_schematic for node in walk((*self.lhs, *self.rhs)))
+        return any(node.is_schematic for node in (*self.lhs_nodes, *self.rhs_nodes))
 
     @cached_property
     def is_discrete(self) -> bool:
@@ -66,25 +66,45 @@ class Instance:
         return tuple(requirements(self.lhs))
 
     @cached_property
+    def lhs_nodes(self) -> tuple[Node, ...]:
+        """The nodes of the left side, inputs first."""
+        return in_order(self.lhs)
+
+    @cached_property
     def rhs_nodes(self) -> tuple[Node, ...]:
         """The nodes of the right side, inputs first."""
-        return tuple(walk(self.rhs))
+        return in_order(self.rhs)
+
+    @cached_property
+    def _leaves(self) -> tuple[frozenset[Value], frozenset[Value]]:
+        """The inputs that the left side reads, and those that the right side reads."""
+        left, right = _leaves_in(self.lhs_nodes), _leaves_in(self.rhs_nodes)
+        return left, right
+
+    @property
+    def _reads_no_more(self) -> bool:
+        left, right = self._leaves
+        return right <= left
 
     @cached_property
     def is_determined(self) -> bool:
         """Whether a match of the left side says everything that the right side needs."""
-        return not self.free_symbols and leaves_of(self.rhs) <= leaves_of(self.lhs)
+        return not self.free_symbols and self._reads_no_more
 
     @cached_property
     def is_fillable(self) -> bool:
         """Whether all that a match of the left side leaves open is one size."""
-        return len(self.free_symbols) == 1 and leaves_of(self.rhs) <= leaves_of(self.lhs)
+        return len(self.free_symbols) == 1 and self._reads_no_more
 
 
 def attribute_symbols(values: Iterable[Value]) -> frozenset[str]:
     """Names of the size symbols in attributes of nodes under `values`."""
+    return _symbols_in(walk(values))
+
+
+def _symbols_in(nodes: Iterable[Node]) -> frozenset[str]:
     names: set[str] = set()
-    for node in walk(values):
+    for node in nodes:
         for attribute in node.attributes.values():
             parts: tuple[Any, ...] = attribute if isinstance(attribute, tuple) else (attribute,)
             for part in parts:
@@ -95,7 +115,11 @@ def attribute_symbols(values: Iterable[Value]) -> frozenset[str]:
 
 def leaves_of(values: Iterable[Value]) -> frozenset[Value]:
     """The inputs of a rule that `values` read."""
-    return frozenset(node.outputs[0] for node in walk(values) if isinstance(node.op, Leaf))
+    return _leaves_in(walk(values))
+
+
+def _leaves_in(nodes: Iterable[Node]) -> frozenset[Value]:
+    return frozenset(node.outputs[0] for node in nodes if isinstance(node.op, Leaf))
 
 
 def leaf_name(value: Value) -> str:
