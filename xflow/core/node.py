@@ -190,7 +190,7 @@ def _intern(
     types: Callable[[], tuple[TensorType, ...]],
     extra: object = None,
 ) -> Node:
-    description = (op, tuple(sorted(attributes.items(), key=lambda item: item[0])), extra)
+    description = (op, tuple(sorted(attributes.items())), extra)
     kind = _kinds.get(description)
     if kind is None:
         kind = _kinds[description] = NodeKind()
@@ -212,11 +212,11 @@ def _made(
     if isinstance(op, Leaf):
         node.constant = op.constant
     else:
-        node.constant = all(value.is_constant for value in inputs)
-        if isinstance(op, Opaque):
-            node.constant = node.constant and bool(inputs) and op.pure
-        else:
-            node.constant = node.constant and op.folds
+        node.constant = op.pure and bool(inputs) if isinstance(op, Opaque) else op.folds
+        for value in inputs:
+            if not value.is_constant:
+                node.constant = False
+                break
     node.outputs = tuple([_output(node, index) for index in range(len(types))])
     _nodes[kind, inputs] = node
     return node
@@ -275,7 +275,8 @@ def apply(
     elements = op.element_types([value.type.dtype for value in inputs], given, dtype or REAL)
 
     def types() -> tuple[TensorType, ...]:
-        shapes = op.shape([value.shape for value in inputs], given, need or Need())
+        own = Need() if need is None else need
+        shapes = op.shape([value.shape for value in inputs], given, own)
         return tuple(
             TensorType(elements[min(output, len(elements) - 1)], tuple(shape))
             for output, shape in enumerate(shapes)
@@ -317,8 +318,8 @@ def complete_attributes(
 
     Raises ShapeError for unknown or missing ones, and for flags that are neither 0 nor 1.
     """
-    unknown = set(attributes) - set(op.attributes)
-    if unknown:
+    if not attributes.keys() <= op.attributes.keys():
+        unknown = set(attributes) - set(op.attributes)
         raise ShapeError(f"{op.name} has no attribute {', '.join(sorted(unknown))}")
     complete: dict[str, Attribute] = {}
     for name, spec in op.attributes.items():

@@ -17,6 +17,7 @@ class LayoutModel:
     def __init__(self, layout: Layout | None) -> None:
         self.layout = layout
         self._blocked: dict[Node, bool] = {}
+        self._wanting: dict[Node, bool] = {}
 
     def converted(
         self,
@@ -75,6 +76,9 @@ class LayoutModel:
 
     def is_blocked(self, node: Node) -> bool:
         """Whether the runtime gives the result of `node` in its layout."""
+        known = self._blocked.get(node)
+        if known is not None:
+            return known
         stack = [node]
         while node not in self._blocked:
             inner = stack[-1]
@@ -88,9 +92,12 @@ class LayoutModel:
 
     def wants_blocks(self, node: Node) -> bool:
         """Whether the runtime's operator for `node` reads images in its layout."""
-        return (
-            self.layout is not None and self.is_blocked(node) and not _is_first(node, self.layout)
-        )
+        known = self._wanting.get(node)
+        if known is None:
+            layout = self.layout
+            known = layout is not None and self.is_blocked(node) and not _is_first(node, layout)
+            self._wanting[node] = known
+        return known
 
     def tasks(self, node: Node) -> Size | None:
         """How many parts of a convolution in its layout the runtime shares out among threads.
